@@ -1,4 +1,4 @@
-# What a developer does here. Each recipe shows the plain command.
+# Common tasks of a developer. Each recipe shows the plain command.
 
 _list:
     @just --list
@@ -9,16 +9,16 @@ check:
     cargo clippy --workspace --all-targets -- -D warnings
     cargo clippy --lib --no-default-features -- -D warnings
 
-# everything that `cargo test` runs, or what matches a filter
+# all tests, or those that match a filter
 test *FILTER:
     cargo test {{FILTER}}
 
-# record the dialogues and screens anew; read the difference before committing it
+# record the dialogues and screens again; read the difference before committing it
 rerecord:
     UPDATE=1 cargo test --test scripts
     UPDATE=1 cargo test --bin sexton top
 
-# make the golden directory of the format that is not frozen yet; see snapshots/README.md
+# regenerate the golden directory of the format that is not frozen yet; see snapshots/README.md
 golden:
     cargo test --test storage golden::make -- --ignored
 
@@ -47,7 +47,7 @@ serve *FLAGS:
 replay LOG:
     cargo run --release -- replay {{LOG}}
 
-# beside Redis, where it is installed
+# the benchmark of locks, with Redis for comparison where it is installed
 bench:
     cargo run --release -p sexton-bench -- locks
 

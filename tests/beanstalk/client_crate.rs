@@ -1,4 +1,4 @@
-//! A client from crates.io, unchanged, against the beanstalkd door of the real program.
+//! A client from crates.io, unchanged, against the beanstalkd listener of the real program.
 
 use crate::daemon::Daemon;
 use beanstalkc::{Beanstalkc, BeanstalkcResult};
@@ -11,7 +11,7 @@ fn connected(daemon: &Daemon) -> Beanstalkc {
         .host(&address.ip().to_string())
         .port(address.port())
         .connect()
-        .expect("it lets us in")
+        .expect("connected")
 }
 
 fn said<'a>(stats: &'a HashMap<String, String>, key: &str) -> &'a str {
@@ -66,7 +66,7 @@ fn a_client_from_crates_io_works_and_its_end_gives_jobs_back() {
     drop(client);
     let mut other = connected(&daemon);
     other.watch("mails").expect("it is watched");
-    // The job that the first had is the most urgent one.
+    // The job of the first connection is the most urgent one.
     let job = other.reserve().expect("it comes back");
     assert_eq!((job.id(), job.body()), (1, &b"later"[..]));
 }

@@ -1,5 +1,5 @@
-//! Clients that others wrote, as they are, against sexton in beanstalkd's place: jackd's own suite, and what an
-//! application does with greenstalk. `.ci/run` fetches both; what is not here is left out, which is said.
+//! Third-party clients, unchanged, against sexton in beanstalkd's place: jackd's own test suite, and an application that uses
+//! greenstalk. `.ci/run` fetches both; a missing one is reported as skipped.
 
 use crate::client_programs;
 use crate::left_out::left_out;
@@ -18,7 +18,7 @@ impl Server {
             .args(["-p", &address.port().to_string()])
             .stdout(Stdio::null())
             .spawn()
-            .expect("the program starts");
+            .expect("the program runs");
         let server = Self(child);
         until("the server listens", || TcpStream::connect(address).ok());
         server
@@ -27,20 +27,20 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// An address that nobody listens on, with this port or any.
+/// An address on which no process listens, with this port or any.
 fn free(port: u16) -> std::io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, unserved::port(port)?).into())
 }
 
-/// Runs a command to its end; what it said, if it ended well.
+/// Runs a command to its end; returns what it printed if it succeeded.
 fn said(command: &mut Command) -> String {
-    let output = command.output().expect("it starts");
+    let output = command.output().expect("the command runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{errors}");
@@ -69,7 +69,7 @@ fn jackds_own_suite_passes() {
     let Some(package) = client_programs::jackd("jackd's suite") else {
         return;
     };
-    // The suite knows this port alone.
+    // The suite only supports this port.
     let address = match free(sexton::config::BEANSTALK_PORT) {
         Ok(address) => address,
         Err(error) => return left_out(format!("jackd's suite, its port is taken: {error}")),

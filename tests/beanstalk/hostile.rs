@@ -1,6 +1,6 @@
-//! Clients of the beanstalkd door that mean no good, against the real program while an honest client is served: lines
-//! and bodies that are too long, bytes at random, ten thousand that wait, some that never read or never stop, some that
-//! vanish. Limits are told in the protocol's words, and memory stays bounded.
+//! Hostile clients of the beanstalkd listener, against the real program while an honest client is served: lines and bodies
+//! that are too long, random bytes, ten thousand waiting connections, clients that never read, never stop, or vanish. Limits
+//! are reported in the protocol's words, and memory stays bounded.
 
 use crate::beanstalkd::{Client, Server};
 use crate::chance::Chance;
@@ -9,7 +9,7 @@ use crate::resources::{connections, resident};
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
-/// An honest client with a tube of its own: whatever others do, it gets its answers, and they are right.
+/// An honest client with a tube of its own: whatever others do, it gets right answers.
 struct Honest {
     client: Client,
 }
@@ -25,7 +25,9 @@ impl Honest {
 
     fn is_served(&mut self) {
         let inserted = self.client.ask("put 0 0 60 4\r\nwork");
-        let id = inserted.strip_prefix("INSERTED ").expect("it is taken");
+        let id = inserted
+            .strip_prefix("INSERTED ")
+            .expect("the job is accepted");
         let reserved = self.client.ask("reserve");
         assert_eq!(reserved, format!("RESERVED {id} 4\r\nwork"));
         assert_eq!(self.client.ask(&format!("delete {id}")), "DELETED");
@@ -46,11 +48,11 @@ impl Honest {
     }
 }
 
-/// Sends as much as the server takes; how many bytes.
+/// Sends as much as the server reads; returns the number of bytes.
 fn flood(client: &Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     let limited = client.stream().set_write_timeout(patience);
-    limited.expect("a time above 0");
+    limited.expect("a nonzero timeout");
     let mut taken = 0;
     while taken < 256 << 20 {
         match client.stream().write(bytes) {
@@ -58,9 +60,9 @@ fn flood(client: &Client, bytes: &[u8]) -> usize {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 break;
             }
-            // A write with a time limit is not taken up again after a signal.
+            // A write with a timeout is not resumed after a signal.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => panic!("the server does not break it off: {error}"),
+            Err(error) => panic!("the server does not close the connection: {error}"),
         }
     }
     taken
@@ -73,7 +75,7 @@ fn whoever_sends_much_behind_a_wait_and_goes_waits_no_longer() {
     let ghost = server.connect();
     let mut words = b"reserve\r\n".to_vec();
     words.extend(b"list-tube-used\r\n".repeat(2000));
-    ghost.stream().write_all(&words).expect("it is read");
+    ghost.stream().write_all(&words).expect("connected");
     honest.until("current-waiting", 1);
     drop(ghost);
     honest.until("current-waiting", 0);
@@ -103,10 +105,10 @@ fn too_much_is_told_in_the_protocols_words() {
         assert_eq!(client.ask(&said), told);
         honest.is_served();
     }
-    // What was behind the body that did not end, and the command behind it.
+    // The rest after the body without an end, and the command after it.
     assert_eq!(client.reply().expect("a reply"), b"BAD_FORMAT\r\n");
     assert_eq!(client.reply().expect("a reply"), b"USING a\r\n");
-    // A line ends with both bytes, and with nothing less.
+    // A line ends with both bytes; one is not enough.
     client.send(b"list-tube-used\nlist-tube-used\n\0");
     honest.is_served();
     assert_eq!(client.reply_so_far(), None);
@@ -132,7 +134,7 @@ fn a_client_watches_no_more_than_it_may() {
     honest.is_served();
     assert_eq!(client.ask("ignore t0"), "WATCHING 1023");
     assert_eq!(client.ask("watch t1099"), "WATCHING 1024");
-    // The tubes go with who watched them.
+    // The tubes are removed with the connections that watched them.
     drop(client);
     honest.until("current-tubes", 2);
 }
@@ -168,10 +170,10 @@ fn lists_that_nobody_reads_are_gathered_one_by_one() {
     println!("4 that list {TUBES} tubes 1,024 times and never read: {grown} KiB more");
     assert!(grown < 64 * 1024, "{grown} KiB more");
     drop(listing);
-    // Whoever reads has each list whole.
+    // A client that reads gets each list in full.
     reader.send(&b"list-tubes\r\n".repeat(20));
     for _ in 0..20 {
-        let list = reader.reply().expect("a list");
+        let list = reader.reply().expect("a reply");
         let names = list.split(|byte| *byte == b'\n');
         let names = names.filter(|line| line.starts_with(b"- "));
         assert_eq!(names.count(), TUBES + 2);
@@ -198,8 +200,8 @@ fn halves_of_jobs_are_held_up_to_a_bound() {
     let grown = resident(server.pid()).saturating_sub(before);
     println!("64 halves of jobs of 16 MiB: {grown} KiB more");
     assert!(grown < 352 * 1024, "{grown} KiB more");
-    // What had no room is refused once it is all there, and the connection goes on.
-    let mut last = halves.pop().expect("there are many");
+    // A put without room is refused once it is complete, and the connection continues.
+    let mut last = halves.pop().expect("the list is not empty");
     let rest = [&vec![b'x'; SENT][..], b"\r\n"].concat();
     last.send(&rest);
     assert_eq!(last.reply().expect("a reply"), b"OUT_OF_MEMORY\r\n");
@@ -279,14 +281,14 @@ fn bytes_at_random_do_no_harm() {
             if chance.below(4) == 0 {
                 bytes.push(u8::try_from(chance.below(256)).expect("it is below 256"));
             } else {
-                let at = usize::try_from(chance.below(WORDS.len() as u64)).expect("there are few");
+                let at = usize::try_from(chance.below(WORDS.len() as u64)).expect("a small number");
                 bytes.extend_from_slice(WORDS[at].as_bytes());
             }
         }
         let mut client = server.connect();
         client.send(&bytes);
         client.end();
-        // It ends: nobody waits for ever on a connection that says nothing more.
+        // It ends: no timeout keeps a silent connection waiting forever.
         drop(client.rest());
         honest.is_served();
     }
@@ -303,7 +305,7 @@ fn ten_thousand_that_wait_cost_little() {
     let mut waiting: Vec<Client> = Vec::with_capacity(count);
     for number in 0..count {
         let mut client = server.connect();
-        // Some have more to say, which is not read before they are answered.
+        // Some have sent more, which is not read before they are answered.
         client.send(if number % 10 == 0 {
             b"reserve\r\nlist-tube-used\r\n"
         } else {
@@ -326,14 +328,16 @@ fn ten_thousand_that_wait_cost_little() {
     let mut producer = server.connect();
     for client in waiting.iter_mut().take(20) {
         let inserted = producer.ask("put 0 0 60 2\r\nhi");
-        let id = inserted.strip_prefix("INSERTED ").expect("it is taken");
+        let id = inserted
+            .strip_prefix("INSERTED ")
+            .expect("the job is accepted");
         let reply = client.reply().expect("a job");
         assert_eq!(reply, format!("RESERVED {id} 2\r\nhi\r\n").as_bytes());
     }
     assert_eq!(waiting[0].reply().expect("a reply"), b"USING default\r\n");
     drop(waiting);
     honest.until("current-connections", 2);
-    // What the twenty had is there again.
+    // The jobs of the twenty are there again.
     assert_eq!(honest.stat("current-jobs-ready"), 20);
     assert!(server.is_running());
 }
@@ -391,7 +395,7 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
             .all(|told| told.starts_with(b"INSERTED "))
     );
     assert!(told[1000..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
-    // There is room again as soon as one is done.
+    // There is room again as soon as one has finished.
     let mut worker = server.connect();
     assert!(worker.ask("reserve").starts_with("RESERVED "));
     let first = String::from_utf8_lossy(&told[0]).replace("INSERTED", "delete");
@@ -404,7 +408,7 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
 fn who_vanishes_leaves_nothing_behind() {
     let mut server = Server::sexton(&[]);
     let mut honest = Honest::connect(&server);
-    // Amid a line, a body, the end of a body, a body that is too big.
+    // In the middle of a line, a body, the end of a body, a body that is too big.
     for half in [
         "put 0 0 60",
         "put 0 0 60 10\r\n",
@@ -419,12 +423,14 @@ fn who_vanishes_leaves_nothing_behind() {
     }
     honest.until("current-connections", 1);
     assert_eq!(honest.stat("current-jobs-ready"), 0);
-    // With a job, and waiting for another: one as much as a thousand times.
+    // With a job, and waiting for another: one such connection as well as a thousand.
     let mut worker = server.connect();
     for round in 0..1000 {
         let mut producer = server.connect();
         let inserted = producer.ask("put 0 0 600 1\r\nx");
-        let id = inserted.strip_prefix("INSERTED ").expect("it is taken");
+        let id = inserted
+            .strip_prefix("INSERTED ")
+            .expect("the job is accepted");
         let mut mortal = server.connect();
         mortal.send(b"reserve\r\nreserve\r\n");
         let reply = mortal.reply().expect("the job");

@@ -1,4 +1,4 @@
-//! beanstalkd's protocol: each line, dialogues, beanstalkd itself and clients of others beside it, and clients that mean no good.
+//! beanstalkd's protocol: each line, dialogues, comparison with beanstalkd itself, third-party clients, and hostile clients.
 
 #![cfg(feature = "cli")]
 

@@ -1,5 +1,5 @@
-//! A thousand clients that reserve and say nothing more, over the real program: each loses its job when its time is over,
-//! and not before; no job is lost or given twice.
+//! A thousand clients of the real program that reserve a job and then stay silent: each loses its job when its claim expires,
+//! and not before; no job is lost or issued twice.
 
 use crate::beanstalkd::{Client, Server};
 use crate::resources::connections;
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 1000;
 
-/// The shortest time of a job, mostly enough for all to reserve before the first is over.
+/// The shortest TTR, usually enough for all to reserve before the first claim expires.
 const SHORTEST_S: u64 = 3;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "another process is looked at, whose time is that of the machine"
+    reason = "another process is observed, in real time"
 )]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// A client that has a job of a tube of its own, and what it saw of that.
+/// A client with a job of a tube of its own, and its observations.
 struct Silent {
     _client: Client,
-    /// Its claim began between these.
+    /// Its claim began between these times.
     asked: Instant,
     told: Instant,
     ttr: Duration,
 }
 
-/// How late jobs came back after the end of their time. It is said and not judged: a busy machine is late.
+/// How late jobs returned after their claims expired. This is printed and not asserted: a busy machine is late.
 fn in_words(mut lateness: Vec<Duration>) -> String {
     lateness.sort_unstable();
     let late = |per_cent: usize| {
@@ -53,7 +53,7 @@ fn reserve(server: &Server, number: usize) -> (String, Silent) {
     client
         .stream()
         .write_all(words.as_bytes())
-        .expect("it is read");
+        .expect("connected");
     let [_, inserted, _] = [(); 3].map(|()| client.reply().expect("a reply"));
     let id = String::from_utf8_lossy(&inserted)
         .trim()
@@ -74,7 +74,7 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
     assert_eq!(
         connections(CLIENTS + 1),
         CLIENTS + 1,
-        "all of them are open"
+        "the limit of descriptors is high enough"
     );
     let mut server = Server::sexton(&[]);
     let mut silent: BTreeMap<String, Silent> = (0..CLIENTS)
@@ -96,8 +96,12 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
         let reserved = worker.reply().expect("a reply");
         let at = now();
         let reserved = String::from_utf8_lossy(&reserved);
-        let id = reserved.split(' ').nth(1).expect("a number").to_owned();
-        // Both at once: the time that the worker takes is not the job's.
+        let id = reserved
+            .split(' ')
+            .nth(1)
+            .expect("the reply has a number")
+            .to_owned();
+        // Both at the same time: the duration of the worker does not count.
         let next = if left > 0 {
             "reserve"
         } else {
@@ -117,7 +121,7 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
         kept.push(before);
     }
     println!("{}", in_words(lateness));
-    assert!(silent.is_empty(), "none is lost");
+    assert!(silent.is_empty(), "no job is lost");
     assert_eq!(worker.reply().as_deref(), Some(&b"TIMED_OUT\r\n"[..]));
     assert!(server.is_running());
 }

@@ -1,4 +1,4 @@
-//! Who may ask, and from where: over TCP and TLS with a token, and over a socket that is open to a group.
+//! Who may connect, and from where: over TCP and TLS with a token, and over a socket that is open to a group.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, PROGRAM, sexton, text};
@@ -20,22 +20,22 @@ fn files() -> TempDir {
 
 fn private(directory: &Path, name: &str, words: &str) -> PathBuf {
     let file = directory.join(name);
-    std::fs::write(&file, words).expect("it can be written");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::fs::write(&file, words).expect("a writable file");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("our own file");
     file
 }
 
-/// Commands that ask as these flags say.
+/// Commands that connect with these flags.
 fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String) + 'f {
     move |words| {
         let mut command = sexton();
         command.args(words).args(flags).stdin(Stdio::null());
-        let done = done(command.output().expect("it runs"));
+        let done = done(command.output().expect("the command runs"));
         (done.status, done.out, done.err)
     }
 }
 
-/// Asks for something of everything.
+/// Sends an example of every request.
 fn asks_for_all(ask: impl Fn(&[&str]) -> (i32, String, String)) {
     for (words, expected) in [
         (&["status"][..], "process"),
@@ -72,7 +72,7 @@ fn processes_are_run_over_tcp_with_a_token_of_the_scope_run() {
         command
             .env("SEXTON_URL", format!("http://{}", daemon.http()))
             .env("SEXTON_TOKEN_FILE", token);
-        done(command.output().expect("it runs"))
+        done(command.output().expect("the command runs"))
     };
     let detached = ["run", "--detach", "--", "sh", "-c", "exit 6"];
     for words in [&detached[..], &["ps"], &["service"]] {
@@ -98,7 +98,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let asking = [url.as_str(), text(&token)];
     asks_for_all(ask_by(&["--url", asking[0], "--token-file", asking[1]]));
 
-    // The environment says the same; a directory that is named goes before it.
+    // The environment has the same effect; a directory that is named has precedence.
     let by_environment = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).stdin(Stdio::null());
@@ -108,14 +108,14 @@ fn every_command_asks_over_tcp_with_a_token() {
         command
     };
     let output = by_environment(&["lock", "owner", "a"]).output();
-    assert_eq!(done(output.expect("it runs")).out, "one\n");
+    assert_eq!(done(output.expect("the command runs")).out, "one\n");
     let absent = files.path().join("absent");
     let output = by_environment(&["status", "--data", text(&absent)]).output();
-    assert_eq!(done(output.expect("it runs")).status, 3);
+    assert_eq!(done(output.expect("the command runs")).status, 3);
     let both = by_environment(&["status", "--data", "d", "--url", &url]).output();
-    assert_eq!(done(both.expect("it runs")).status, 2);
+    assert_eq!(done(both.expect("the command runs")).status, 2);
 
-    // Who has no token, or another, is told what would help.
+    // A client without a token, or with a wrong one, gets a hint.
     let another = private(files.path(), "another", "not-the-token-at-all");
     let empty = private(files.path(), "empty", "");
     for (flags, words) in [
@@ -147,17 +147,17 @@ fn every_command_asks_over_tcp_with_a_token() {
     let (status, _, err) = ask_by(&["--url", "localhost:1"])(&["status"]);
     assert!(status == 2 && err.contains("http://HOST:PORT"), "{err}");
 
-    // A stream, which ends well when the coordinator is stopped.
+    // A stream, which ends cleanly when the coordinator is stopped.
     let mut events = by_environment(&["events", "--json"]);
     let events = events.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let events = events.expect("it starts");
+    let events = events.expect("the command runs");
     until("it listens", || {
         let output = by_environment(&["status", "--json"]).output().ok()?;
         let status: Value = serde_json::from_slice(&output.stdout).ok()?;
         (status["http"]["active"] == 2).then_some(())
     });
     daemon.signal(Signal::TERM);
-    let ended = done(events.wait_with_output().expect("it ends"));
+    let ended = done(events.wait_with_output().expect("the process ends"));
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.out.contains("stopping"), "{ended:?}");
 }
@@ -166,9 +166,9 @@ fn every_command_asks_over_tcp_with_a_token() {
 fn every_command_asks_over_tls() {
     let files = files();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-    let made = made.expect("a certificate can be made");
+    let made = made.expect("a certificate");
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-    let other = other.expect("a certificate can be made").cert.pem();
+    let other = other.expect("a certificate").cert.pem();
     let certificate = private(files.path(), "own.crt", &made.cert.pem());
     let key = private(files.path(), "own.key", &made.signing_key.serialize_pem());
     let other = private(files.path(), "other.crt", &other);
@@ -191,7 +191,7 @@ fn every_command_asks_over_tls() {
     }
 }
 
-/// The program as another user, in this group alone; nothing if that cannot be done here.
+/// The program as another user, in this group alone; none if that is impossible here.
 fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
     let mut command = Command::new(PROGRAM);
     command.args(["lock", "list", "--data"]).arg(data);
@@ -205,22 +205,20 @@ fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
 fn a_socket_may_be_open_to_a_group() {
     let files = files();
     let open = std::fs::Permissions::from_mode(0o711);
-    std::fs::set_permissions(files.path(), open).expect("it is ours");
+    std::fs::set_permissions(files.path(), open).expect("our own file");
     let data = files.path().join("data");
     let rights = |path: &Path| {
-        let metadata = std::fs::metadata(path).expect("it is there");
+        let metadata = std::fs::metadata(path).expect("the file exists");
         (metadata.mode() & 0o777, metadata.gid())
     };
-    let own = std::fs::metadata(files.path()).expect("it is there").gid();
+    let own = std::fs::metadata(files.path())
+        .expect("the file exists")
+        .gid();
     let is_root = rustix::process::geteuid().is_root();
     let group = if is_root { 54_321 } else { own };
     let daemon = Daemon::serve(&["--data", text(&data), "--socket-group", &group.to_string()]);
     assert_eq!(rights(&data.join("sexton.sock")), (0o660, group));
-    assert_eq!(
-        rights(&data),
-        (0o710, group),
-        "a way to the socket, and no more"
-    );
+    assert_eq!(rights(&data), (0o710, group), "access to the socket only");
     if let Some((status, err)) = as_stranger(group, &data).filter(|_| is_root) {
         assert_eq!(status, 0, "{err}");
         let (status, err) = as_stranger(65_534, &data).expect("it ran just now");
@@ -230,7 +228,7 @@ fn a_socket_may_be_open_to_a_group() {
             "{err}"
         );
     } else {
-        println!("left out: asking as another user, which root alone can try");
+        println!("skipped: asking as another user, which root alone can try");
     }
     daemon.kill();
     let daemon = Daemon::serve(&["--data", text(&data)]);
@@ -246,7 +244,7 @@ fn a_socket_may_be_open_to_a_group() {
         ("--socket-group", "no-such-group-here"),
     ] {
         let refused = sexton().args(["serve", "--memory", flag, value]).output();
-        let refused = done(refused.expect("it runs"));
+        let refused = done(refused.expect("the command runs"));
         assert!(
             refused.status == 2 && refused.err.contains("socket-"),
             "{refused:?}"

@@ -1,8 +1,8 @@
-//! `sexton audit`: nothing where all agrees, also after real faults; and what does not agree, found and put right.
+//! `sexton audit`: it finds nothing where everything agrees, even after real faults; and disagreements are found and fixed.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::patience::until;
@@ -25,7 +25,7 @@ fn assert_all_agrees(tree: &Tree, after: &str) {
     assert_eq!(said["left"], 0, "{after}: {said}");
 }
 
-/// Adds a shell script as a task, and waits until it says its PID in this file.
+/// Adds a shell script as a task, and waits until it writes its PID to this file.
 fn running(tree: &Tree, flags: &[&str], file: &str, script: &str) -> (u64, Pid) {
     let script = format!("echo $$ > \"$SEXTON_DATA/{file}\"; {script}");
     let words = [&["task", "add"], flags, &["--", "sh", "-c", &script]].concat();
@@ -65,7 +65,7 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     ];
     let held = tree.data.join("held");
     let mut holder = tree.command(&[&lock[..], &[crate::daemon::text(&held)]].concat());
-    let mut holder = holder.spawn().expect("it runs");
+    let mut holder = holder.spawn().expect("the command starts");
     until("the lock is held", || held.exists().then_some(()));
     let said = audit(&tree);
     assert_eq!(
@@ -74,7 +74,7 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
         "{said}"
     );
 
-    kill_process(pid, Signal::KILL).expect("it is there");
+    kill_process(pid, Signal::KILL).expect("a live process");
     assert_all_agrees(&tree, "its command was killed");
     tree.kill_keeper();
     assert_all_agrees(&tree, "the keeper was killed");
@@ -82,36 +82,36 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     assert_all_agrees(&tree, "the coordinator was killed");
     tree.well(&["server", "remove", "local"]);
     assert_all_agrees(&tree, "its server was removed");
-    holder.kill().expect("it is ours");
-    holder.wait().expect("it is ours");
+    holder.kill().expect("a permitted signal");
+    holder.wait().expect("our child");
     assert_all_agrees(&tree, "who had asked for a lock was killed");
     let said = tree.well(&["audit", "--fix"]);
     assert!(said.starts_with("all agrees: "), "{said}");
 }
 
-/// What the keeper cannot say, since it is stopped: a process is gone, and its record runs.
+/// What the keeper cannot report while it is stopped: a process has ended, and its record is still running.
 #[test]
 fn what_does_not_agree_is_found_told_and_put_right() {
     let tree = Tree::start();
     let (id, pid) = running(&tree, &[], "runs", "exec sleep 1000");
-    let keeper = tree.keeper().expect("it runs");
-    kill_process(keeper, Signal::STOP).expect("it is there");
-    until("the keeper stands still", || {
+    let keeper = tree.keeper().expect("a keeper is running");
+    kill_process(keeper, Signal::STOP).expect("a live process");
+    until("the keeper is stopped", || {
         let path = format!("/proc/{}/stat", keeper.as_raw_nonzero());
-        let stat = std::fs::read_to_string(path).expect("it is there");
+        let stat = std::fs::read_to_string(path).expect("the file exists");
         let (_, state) = stat.rsplit_once(") ")?;
         state.starts_with('T').then_some(())
     });
-    kill_process(pid, Signal::KILL).expect("it is there");
+    kill_process(pid, Signal::KILL).expect("a live process");
     let done = tree.run(&["audit"]);
-    // It is tried, and the keeper still cannot say anything.
+    // It is tried, and the keeper still cannot report anything.
     let tried = tree.run(&["audit", "--fix"]);
     let json = tree.run(&["audit", "--fix", "--json"]);
-    kill_process(keeper, Signal::CONT).expect("it is there");
+    kill_process(keeper, Signal::CONT).expect("a live process");
     assert_eq!(tried.status, 1, "{tried:?}");
     let words = "; tried, and it still disagrees: the process is looked for again, and the keeper asked how it ended\n1 disagreement: ";
     assert!(tried.out.contains(words), "{tried:?}");
-    let json: Value = serde_json::from_str(&json.out).expect("it is JSON");
+    let json: Value = serde_json::from_str(&json.out).expect("valid JSON");
     assert_eq!(
         (&json["found"][0]["fixed"], &json["left"]),
         (&false.into(), &1.into()),
@@ -131,10 +131,10 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     );
     until("it has ended", || {
         let shown = tree.well(&["task", "show", &id.to_string(), "--json"]);
-        let shown: Value = serde_json::from_str(&shown).expect("it is JSON");
+        let shown: Value = serde_json::from_str(&shown).expect("valid JSON");
         (shown["status"] == "complete").then_some(())
     });
-    assert_all_agrees(&tree, "the keeper goes on");
+    assert_all_agrees(&tree, "the keeper continues");
 }
 
 #[test]

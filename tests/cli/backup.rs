@@ -1,5 +1,5 @@
-//! `sexton backup` under load, and a coordinator that is started on the copy: everything that was acknowledged before the
-//! backup began is there.
+//! `sexton backup` under load, and a coordinator that is started on the copy: it has everything that was acknowledged before
+//! the backup began.
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory::{self, everything, settings};
@@ -25,29 +25,29 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 fn run(data: &Path, into: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("backup").arg(into).arg("--data").arg(data);
-    command.args(flags).output().expect("it runs")
+    command.args(flags).output().expect("the command runs")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it is text")
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 #[test]
 fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let shown = data.to_str().expect("a plain name");
-    // A checkpoint every few moments, so that files come and go while they are copied.
+    let shown = data.to_str().expect("UTF-8");
+    // A checkpoint every few moments, so that files are created and removed while they are copied.
     let daemon = Daemon::serve(&["--data", shown, "--checkpoint-every", "700"]);
     let (over, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut copies = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client = Client::connect(daemon.lockserver()).expect("it is let in");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             while !over.load(Ordering::Relaxed) {
                 let number = acknowledged.load(Ordering::Acquire);
                 let asked = request("key", &number.to_string(), "owner", (6000, 60, 0));
-                assert_eq!(client.number(&asked).expect("it answers"), 1);
+                assert_eq!(client.number(&asked).expect("an answer"), 1);
                 acknowledged.store(number + 1, Ordering::Release);
             }
         });
@@ -60,7 +60,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
             let output = run(&data, &copy, &["--json"]);
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(0), "round {round}: {said}");
-            let said: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+            let said: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
             copies.push((before, said, copy));
         }
         over.store(true, Ordering::Relaxed);
@@ -71,10 +71,10 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
             let private = if content.is_some() { 0o600 } else { 0o700 };
             assert_eq!(mode & 0o7777, private, "{name}");
         }
-        // Restored as the manual says: a copy of the backup, which stays as it is.
+        // Restored as documented: a copy of the backup, which stays unchanged.
         let restored = copy.with_extension("restored");
         directory::copy(&copy, &restored);
-        let node = Node::open(settings(&restored)).expect("it opens");
+        let node = Node::open(settings(&restored)).expect("the directory opens");
         let recovered = node.handle().recovered().clone();
         assert!(
             recovered.cut.is_none() && recovered.mended.is_empty(),
@@ -92,19 +92,19 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
                 "{number} of {before} is lost"
             );
         }
-        node.stop().expect("it stops");
+        node.stop().expect("the node stops");
     }
 }
 
-/// An empty variable is none.
+/// An empty variable counts as unset.
 #[test]
 fn an_empty_variable_names_no_directory() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut command = sexton();
     command.arg("backup").arg(files.path().join("copy"));
     command.env("SEXTON_DATA", "").env("HOME", files.path());
     let output = command.env_remove("XDG_STATE_HOME").output();
-    let output = output.expect("it runs");
+    let output = output.expect("the command runs");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("no coordinator runs on"), "{said}");
@@ -112,7 +112,7 @@ fn an_empty_variable_names_no_directory() {
 
 #[test]
 fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (data, copy) = (files.path().join("data"), files.path().join("copy"));
     let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
@@ -120,23 +120,23 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     assert!(said.contains("no coordinator runs"), "{said}");
     assert!(
         !copy.exists(),
-        "a directory that was made for nothing is gone"
+        "a directory that was created in vain is removed"
     );
 
-    let shown = data.to_str().expect("a plain name");
+    let shown = data.to_str().expect("UTF-8");
     let daemon = Daemon::serve(&["--data", shown]);
-    std::fs::create_dir(&copy).expect("it can be made");
-    std::fs::write(copy.join("precious"), "x").expect("it can be written");
+    std::fs::create_dir(&copy).expect("a new directory");
+    std::fs::write(copy.join("precious"), "x").expect("a writable file");
     let before = everything(&copy);
     let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("it is not empty"), "{said}");
-    assert_eq!(everything(&copy), before, "nothing was touched");
+    assert_eq!(everything(&copy), before, "nothing was changed");
 
-    std::fs::remove_file(copy.join("precious")).expect("it is there");
+    std::fs::remove_file(copy.join("precious")).expect("the file exists");
     let file = files.path().join("file");
-    std::fs::write(&file, "x").expect("it can be written");
+    std::fs::write(&file, "x").expect("a writable file");
     let refused = run(&data, &file, &[]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
@@ -150,14 +150,14 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
 
 #[test]
 fn an_interrupted_copy_is_refused_or_has_everything() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
     directory::make(&trimmed);
-    let node = Node::open(settings(&whole)).expect("it opens");
+    let node = Node::open(settings(&whole)).expect("the directory opens");
     directory::request(&node.handle(), 0..100);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
     for (data, may_start) in [(&trimmed, false), (&whole, true)] {
-        let expected = recovered(data).expect("it is whole");
+        let expected = recovered(data).expect("it is intact");
         let (mut starts, mut refusals) = (0, 0);
         for killed_at in 1.. {
             let copy = files.path().join(format!("{may_start} {killed_at}"));
@@ -185,7 +185,7 @@ fn an_interrupted_copy_is_refused_or_has_everything() {
     }
 }
 
-/// The digest of the locks, as a start comes to it.
+/// The digest of the locks after a start.
 fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     let disk = Arc::new(RealDisk::new(data));
     let slots = Slots::new(disk, Arc::new(SledStores::new(data)));
@@ -203,14 +203,14 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     Ok(locks.machine().digest())
 }
 
-/// What stood there would go with the next snapshot.
+/// Files of other programs there would be removed by the next snapshot.
 #[test]
 fn a_backup_within_the_data_is_refused() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let link = files.path().join("link");
-    std::os::unix::fs::symlink(&data, &link).expect("a link can be made");
+    std::os::unix::fs::symlink(&data, &link).expect("a link");
     for into in ["data/copy", "data/snapshots/b", "data", "link/journal/x/y"] {
         let output = run(&data, &files.path().join(into), &[]);
         let said = text(&output.stderr);
@@ -218,25 +218,25 @@ fn a_backup_within_the_data_is_refused() {
         assert!(said.contains("the directory to copy"), "{into}: {said}");
     }
     for left in ["copy", "snapshots/b", "journal/x"] {
-        assert!(!data.join(left).exists(), "{left} was made");
+        assert!(!data.join(left).exists(), "{left} was created");
     }
 }
 
-/// They would take away each other's files, and what was told to be whole could be gone.
+/// They would remove each other's files, and a copy that was reported as complete could be lost.
 #[test]
 fn of_two_backups_to_one_place_one_is_made() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     for round in 0..4 {
         let into = files.path().join(format!("copy {round}"));
         let ended = std::thread::scope(|scope| {
             let both = [(); 3].map(|()| scope.spawn(|| run(&data, &into, &[]).status.code()));
-            both.map(|one| one.join().expect("it runs"))
+            both.map(|one| one.join().expect("no panic"))
         });
         let made = ended.iter().filter(|code| **code == Some(0)).count();
         assert_eq!(made, 1, "{ended:?}");
-        assert!(into.join("journal").exists(), "it is there");
-        assert!(!into.join("lock").exists(), "nobody has it");
+        assert!(into.join("journal").exists(), "it exists");
+        assert!(!into.join("lock").exists(), "no process uses it");
     }
 }

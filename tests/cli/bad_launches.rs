@@ -1,9 +1,9 @@
-//! Launches that cannot be: each is a record that says where it failed, with the kernel's error and in words, and the coordinator
-//! goes on.
+//! Launches that must fail: each has a record with the failed step, the kernel's error and a text, and the coordinator
+//! continues.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -19,11 +19,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// What cannot be launched, in the background.
+/// Commands that cannot be launched, in the background.
 fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
     let done = tree.run(&[&["run", "--detach"], words].concat());
     let printed = tree.well(&["ps", "--all", "--json"]);
-    let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
     let newest = said["processes"].as_array_mut().and_then(Vec::pop);
     let record = newest.expect("it has a record");
     assert_eq!(
@@ -35,12 +35,12 @@ fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
 }
 
 fn file(path: &Path, content: &str, mode: u32) {
-    std::fs::write(path, content).expect("it can be written");
+    std::fs::write(path, content).expect("a writable file");
     let mode = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(path, mode).expect("it is ours");
+    std::fs::set_permissions(path, mode).expect("our own file");
 }
 
-/// Words of a command, its exit status, and of its record the step, the error of the kernel and some words.
+/// The text of a command, its exit status, and from its record the step, the kernel's error and a part of the text.
 type Case<'a> = (&'a [&'a str], i32, &'a str, i32, &'a str);
 
 fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
@@ -52,7 +52,7 @@ fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
         "{err}"
     );
     assert!(err.contains(words), "{command:?}: {err}");
-    let told = failure["words"].as_str().expect("it says why");
+    let told = failure["words"].as_str().expect("the refusal has a detail");
     assert!(told.contains(words), "{failure}");
 }
 
@@ -115,7 +115,7 @@ fn directories_that_cannot_be_say_why() {
 
 #[test]
 fn more_arguments_than_the_kernel_takes_are_its_error() {
-    // As many as it takes depends on the limit of the stack.
+    // How many it takes depends on the limit of the stack.
     let long = "x".repeat(100_000);
     let application = Application::start(&format!(
         "[services.long]\ncommand = [\"true\", \"{long}\", \"{long}\"]\nlimits = {{ stack = 262144 }}\nrestart = \"never\"\n"
@@ -127,21 +127,23 @@ fn more_arguments_than_the_kernel_takes_are_its_error() {
         (&failure["step"], &failure["errno"]),
         (&json!("exec"), &json!(7))
     );
-    let words = failure["words"].as_str().expect("it says why");
+    let words = failure["words"].as_str().expect("the refusal has a detail");
     assert!(words.contains("Argument list too long"), "{words}");
 }
 
-/// The limit below which so many numbers are free.
+/// The limit below which this many numbers are free.
 fn limit(of: Pid, free: usize) -> u64 {
     let path = format!("/proc/{}/fd", of.as_raw_nonzero());
-    let open = std::fs::read_dir(path).expect("it is ours").flatten();
+    let open = std::fs::read_dir(path)
+        .expect("our own directory")
+        .flatten();
     let open = open.filter_map(|it| it.file_name().to_str()?.parse::<u64>().ok());
     let open: BTreeSet<u64> = open.collect();
     let mut numbers = (0..).filter(|number| !open.contains(number));
     numbers.nth(free).expect("there are more")
 }
 
-/// Lets a process open only so many more, until this is dropped.
+/// Allows a process to open only this many further descriptors, until this is dropped.
 struct DescriptorLimit(Pid, Rlimit);
 
 impl DescriptorLimit {
@@ -152,7 +154,7 @@ impl DescriptorLimit {
         };
         Self(
             pid,
-            prlimit(Some(pid), Resource::Nofile, few).expect("it is ours"),
+            prlimit(Some(pid), Resource::Nofile, few).expect("this user may set it"),
         )
     }
 }
@@ -169,7 +171,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     const TOO_MANY: i64 = 24;
     let tree = Tree::start();
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
-    let keeper = tree.keeper().expect("it runs");
+    let keeper = tree.keeper().expect("a keeper is running");
     let few = DescriptorLimit::of(keeper, 0);
     let (status, err, failure) = fails(&tree, &["--", "true"]);
     assert_eq!(
@@ -181,8 +183,8 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     drop(few);
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
 
-    let coordinator = tree.daemon.as_ref().expect("it runs").pid();
-    // The connection has the last, unless something else of the coordinator has it for a moment, or gives one back.
+    let coordinator = tree.daemon.as_ref().expect("a server").pid();
+    // The connection uses the last one, unless another part of the coordinator has it for a moment, or releases one.
     let mut tries = 0;
     let done = until("a connection has the last", || {
         tries += 1;
@@ -211,7 +213,7 @@ fn open(process: Pid) -> BTreeSet<String> {
     shown.collect()
 }
 
-/// Somebody whose processes are counted, as root's are not. Nobody else's count.
+/// A user whose processes are counted, as root's are not, and who has no others.
 fn limited_user() -> u32 {
     match geteuid().as_raw() {
         0 => 54_321,
@@ -219,16 +221,16 @@ fn limited_user() -> u32 {
     }
 }
 
-/// Limits how many processes and threads a user has when this process of that user makes another.
+/// Limits how many processes and threads a user may have when a process of that user creates another.
 fn limit_processes((pid, user): (Pid, u32), most: &str) {
     let mut command = Command::new("prlimit");
     let pid = format!("--pid={}", pid.as_raw_nonzero());
     command.args([pid, format!("--nproc={most}:")]);
     if geteuid().is_root() {
-        // Root may not be let.
+        // Root may not be allowed to.
         command.uid(user).gid(user);
     }
-    let limited = command.status().expect("it is there");
+    let limited = command.status().expect("it exists");
     assert!(limited.success(), "it may be");
 }
 
@@ -236,7 +238,7 @@ fn limit_processes((pid, user): (Pid, u32), most: &str) {
 fn a_coordinator_that_may_have_no_more_threads_fails_launches_until_it_may() {
     let own = limited_user();
     let tree = Tree::of_user(own);
-    let coordinator = tree.daemon.as_ref().expect("it runs").pid();
+    let coordinator = tree.daemon.as_ref().expect("a server").pid();
     limit_processes((coordinator, own), "0");
     let done = tree.run(&["run", "--detach", "--", "true"]);
     assert_eq!(done.status, 125, "{done:?}");
@@ -254,7 +256,7 @@ fn a_keeper_that_may_have_no_more_processes_fails_launches_and_goes_on() {
     let own = limited_user();
     let tree = Tree::of_user(own);
     assert_eq!(tree.run(&["run", "--detach", "--", "true"]).status, 0);
-    let keeper = tree.keeper().expect("it runs");
+    let keeper = tree.keeper().expect("a keeper is running");
     let lives = tree.detach("exec sleep 1000");
     limit_processes((keeper, own), "0");
     let (status, err, failure) = fails(&tree, &["--", "true"]);
@@ -275,11 +277,11 @@ fn what_a_user_may_not_fails_with_the_error_of_the_kernel() {
     }
     let files = tempfile::tempdir().expect("a temporary directory");
     let closed = files.path().join("closed");
-    std::fs::create_dir(&closed).expect("it can be made");
+    std::fs::create_dir(&closed).expect("a new directory");
     file(&files.path().join("plain"), "#!/bin/sh\n", 0o700);
     let mode = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(&closed, mode).expect("it is ours");
-    // The kernel counts those that the user has already.
+    std::fs::set_permissions(&closed, mode).expect("our own file");
+    // The kernel counts the processes that the user already has.
     let limits = "limits = { nproc = 0 }\n";
     let common = "user = \"nobody\"\nrestart = \"never\"\n";
     let application = Application::start(&format!(

@@ -30,7 +30,7 @@ fn own_address() -> Option<IpAddr> {
 /// The address that differs in the last bit only.
 fn neighbour(address: IpAddr) -> IpAddr {
     let IpAddr::V4(address) = address else {
-        panic!("{address} was asked for over IPv4");
+        panic!("{address} was requested over IPv4");
     };
     IpAddr::from(Ipv4Addr::from(u32::from(address) ^ 1))
 }
@@ -60,10 +60,12 @@ fn from_loopback(to: SocketAddr) -> TcpStream {
     TcpStream::from(socket)
 }
 
-/// Sends commands, and gives everything that the server sends until it closes.
+/// Sends commands, and returns everything that the server sends until it closes the connection.
 fn exchange(mut stream: TcpStream, commands: &[u8]) -> Vec<u8> {
     let patience = Some(Duration::from_mins(1));
-    stream.set_read_timeout(patience).expect("a time above 0");
+    stream
+        .set_read_timeout(patience)
+        .expect("a nonzero timeout");
     // The server may have closed it already.
     drop(stream.write_all(commands));
     let mut received = Vec::new();
@@ -82,7 +84,7 @@ fn a_host_that_is_not_listed_is_not_served_and_loopback_always_is() {
     let daemon = serve(own, &[&neighbour, "203.0.113.0/24"]);
     let address = daemon.beanstalk();
     let stranger = TcpStream::connect(address).expect("it listens");
-    assert_eq!(stranger.local_addr().expect("it has one").ip(), own);
+    assert_eq!(stranger.local_addr().expect("an address").ip(), own);
     let received = exchange(stranger, b"put 0 0 60 1\r\nx\r\n");
     assert_eq!(received.escape_ascii().to_string(), "");
     daemon.until_logged("not in the list of hosts");
@@ -115,7 +117,7 @@ fn without_a_list_the_program_does_not_listen_beyond_loopback() {
     let Some(own) = own_address() else { return };
     let address = SocketAddr::from((own, 0)).to_string();
     let mut command = crate::daemon::serve(&["--memory", "--beanstalk", &address]);
-    let output = command.output().expect("the program starts");
+    let output = command.output().expect("the program runs");
     let [_, errors] = ended(output, 2);
     assert!(errors.contains("--beanstalk-hosts"), "{errors}");
 }

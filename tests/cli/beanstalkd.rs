@@ -1,4 +1,4 @@
-//! sexton in beanstalkd's place, as its users start it: the command line, signals, exit statuses, and what is kept.
+//! sexton in beanstalkd's place, as its users start it: the command line, signals, exit statuses, and what it stores.
 
 use crate::patience::until;
 use crate::unserved;
@@ -22,7 +22,7 @@ fn output(program: &Path, words: &[&str]) -> Output {
     Command::new(program)
         .args(words)
         .output()
-        .expect("it starts")
+        .expect("the command runs")
 }
 
 /// A running server on a port. Killed when dropped.
@@ -33,13 +33,13 @@ struct Server {
 
 impl Server {
     fn start(program: &Path, words: &[&str]) -> Self {
-        let port = unserved::port(0).expect("there is a free one");
+        let port = unserved::port(0).expect("one is free");
         let child = Command::new(program)
             .args(["-l127.0.0.1", "-p", &port.to_string()])
             .args(words)
             .stderr(Stdio::piped())
             .spawn()
-            .expect("it starts");
+            .expect("the command starts");
         let server = Self { child, port };
         until("it listens", || {
             TcpStream::connect(("127.0.0.1", port)).ok()
@@ -53,22 +53,22 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("the process is there");
+        kill_process(Pid::from_child(&self.child), signal).expect("a live process");
     }
 
-    /// The exit status, once it has ended, and what it said meanwhile.
+    /// The exit status, once it has ended, and its output.
     fn end(mut self) -> (Option<i32>, String) {
-        let status = self.child.wait().expect("it is our child");
+        let status = self.child.wait().expect("our child");
         let mut said = String::new();
-        let mut errors = self.child.stderr.take().expect("it is piped");
-        errors.read_to_string(&mut said).expect("it is text");
+        let mut errors = self.child.stderr.take().expect("a pipe");
+        errors.read_to_string(&mut said).expect("UTF-8");
         (status.code(), said)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -78,7 +78,7 @@ impl Drop for Server {
 fn ask(stream: &mut (impl std::io::Read + std::io::Write), words: &str) -> String {
     stream
         .write_all(format!("{words}\r\n").as_bytes())
-        .expect("it reads");
+        .expect("the process reads its input");
     let mut line = String::new();
     let read = BufReader::new(stream).read_line(&mut line);
     read.expect("it answers");
@@ -107,8 +107,8 @@ fn what_it_says_and_how_it_ends_are_beanstalkds() {
     ] {
         assert_eq!(output(&program, wrong).status.code(), Some(5), "{wrong:?}");
     }
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = taken.local_addr().expect("it has one").port().to_string();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("an address").port().to_string();
     for words in [&["-l", "127.0.0.1", "-p", &port][..], &["-p", "many"]] {
         assert_eq!(
             output(&program, words).status.code(),
@@ -133,13 +133,13 @@ fn signals_drain_and_end_it() {
     until("it drains", || {
         (server.ask("put 0 0 60 1\r\nx") == "DRAINING").then_some(())
     });
-    // All else goes on, and it does not end by itself.
-    // On one connection: whoever comes next may be quicker than the end of the one that reserved.
+    // Everything else continues, and it does not end by itself.
+    // On one connection: another one may be served before the end of the one that reserved.
     let mut worker = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
     let commands = b"reserve-job 1\r\ndelete 1\r\nquit\r\n";
-    worker.write_all(commands).expect("it reads");
+    worker.write_all(commands).expect("connected");
     let mut said = String::new();
-    worker.read_to_string(&mut said).expect("it answers");
+    worker.read_to_string(&mut said).expect("an answer");
     assert_eq!(said, "RESERVED 1 1\r\nx\r\nDELETED\r\n");
     assert_eq!(server.ask("put 0 0 60 1\r\nx"), "DRAINING");
     server.signal(Signal::TERM);
@@ -152,12 +152,12 @@ fn signals_drain_and_end_it() {
 fn jobs_are_kept_in_a_directory_and_only_there() {
     let (directory, program) = link();
     let data = directory.path().join("data");
-    let data = data.to_str().expect("it is text");
+    let data = data.to_str().expect("UTF-8");
     for words in [&["-f0", "-b", data][..], &[]] {
         let is_kept = !words.is_empty();
         let mut server = Server::start(&program, words);
         assert_eq!(server.ask("put 7 0 60 1\r\nx"), "INSERTED 1");
-        server.child.kill().expect("the process is there");
+        server.child.kill().expect("a live process");
         drop(server);
         let server = Server::start(&program, words);
         let expected = if is_kept { "FOUND 1 1" } else { "NOT_FOUND" };
@@ -171,7 +171,7 @@ fn jobs_are_kept_in_a_directory_and_only_there() {
 fn whoever_asks_its_directory_is_told_that_it_runs_there() {
     let (directory, program) = link();
     let data = directory.path().join("data");
-    let data = data.to_str().expect("it is text");
+    let data = data.to_str().expect("UTF-8");
     let server = Server::start(&program, &["-b", data]);
     let sexton = Path::new(env!("CARGO_BIN_EXE_sexton"));
     let refused = output(sexton, &["status", "--data", data]);
@@ -187,12 +187,12 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let (directory, program) = link();
     let path = directory.path().join("socket");
     let word = format!("unix:{}", path.display());
-    // Left behind by one that was killed.
+    // Left behind by a server that was killed.
     unserved::left_behind(&path).expect("a socket");
     let mut child = Command::new(&program)
         .args(["-l", &word, "-z", "10"])
         .spawn()
-        .expect("it starts");
+        .expect("the command starts");
     let mut stream = until("it listens", || UnixStream::connect(&path).ok());
     assert_eq!(
         ask(&mut stream, "put 0 0 60 11\r\nelevenbytes"),
@@ -205,11 +205,11 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let second = output(&program, &["-l", &word]);
     assert_eq!(second.status.code(), Some(111), "{second:?}");
     assert_eq!(ask(&mut stream, "delete 1"), "DELETED");
-    child.kill().expect("the process is there");
-    child.wait().expect("it is our child");
+    child.kill().expect("a live process");
+    child.wait().expect("our child");
     let file = directory.path().join("file");
     std::fs::write(&file, "precious").expect("it is writable");
     let word = format!("unix:{}", file.display());
     assert_eq!(output(&program, &["-l", &word]).status.code(), Some(111));
-    assert_eq!(std::fs::read(&file).expect("it is there"), b"precious");
+    assert_eq!(std::fs::read(&file).expect("the file exists"), b"precious");
 }

@@ -1,5 +1,5 @@
-//! Settings as an operator meets them: flag, environment, file and default, which prevails, and everything that is
-//! wrong told at once with its place.
+//! Settings as an operator uses them: flag, environment, file and default, their precedence, and all errors reported at once
+//! with their positions.
 
 use crate::daemon::{self, Daemon, sexton, text};
 use serde_json::Value;
@@ -15,11 +15,11 @@ fn config(flags: &[&str]) -> Command {
     command
 }
 
-/// A file with these lines, and the folder it is in.
+/// A file with these lines, and its directory.
 fn file(lines: &str) -> (TempDir, PathBuf) {
     let files = tempfile::tempdir().expect("a temporary directory");
     let path = files.path().join("sexton.toml");
-    std::fs::write(&path, lines).expect("a file is written");
+    std::fs::write(&path, lines).expect("a writable file");
     (files, path)
 }
 
@@ -28,15 +28,15 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
         status,
         stdout,
         stderr,
-    } = command.output().expect("the program starts");
-    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    } = command.output().expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (status.code(), text(stdout), text(stderr))
 }
 
 fn settings(command: &mut Command) -> Value {
     let (status, said, errors) = output(command.arg("--json"));
     assert_eq!(status, Some(0), "{errors}");
-    let mut document: Value = serde_json::from_str(&said).expect("it is JSON");
+    let mut document: Value = serde_json::from_str(&said).expect("valid JSON");
     let settings = document.get_mut("settings");
     settings.expect("it has settings").take()
 }
@@ -166,7 +166,7 @@ fn everything_wrong_is_told_at_once_with_its_place() {
         assert!(errors.contains(line.as_str()), "{line} in {errors}");
     }
     let told = errors.lines().skip(1).count();
-    assert_eq!(told, expected.len(), "nothing twice: {errors}");
+    assert_eq!(told, expected.len(), "no error twice: {errors}");
 
     let of_the_file = errors.lines().filter_map(|line| {
         let (_, at) = line.split_once("sexton.toml:")?;
@@ -174,7 +174,7 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     });
     assert!(of_the_file.is_sorted(), "in the order of lines: {errors}");
 
-    // And `serve` says the same, before it opens anything.
+    // And `serve` reports the same, before it opens anything.
     let mut command = sexton();
     command.args(["serve", "--checkpoint-every", "0", "--config", text(&path)]);
     command.env("SEXTON_LOCKSERVER_PRIORITY", "most");
@@ -230,7 +230,7 @@ fn numbers_words_and_names_are_told_apart() {
     assert_eq!(
         told,
         expected.len(),
-        "what may be a number is none: {errors}"
+        "every problem is listed once: {errors}"
     );
     for name in ["http://x", "a b", "", "x:80", "x/y"] {
         let flag = format!("--http-host={name}");
@@ -253,10 +253,10 @@ fn numbers_words_and_names_are_told_apart() {
 fn what_a_stranger_would_not_guess_is_warned_of() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    std::fs::create_dir(&data).expect("a directory is made");
+    std::fs::create_dir(&data).expect("a new directory");
     let open = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(&data, open).expect("it is ours");
-    // Root alone can give a directory away.
+    std::fs::set_permissions(&data, open).expect("our own file");
+    // Only root can give a directory to another user.
     let somebody = rustix::process::Uid::from_raw(12_345);
     let is_given_away = rustix::fs::chown(&data, Some(somebody), None).is_ok();
     let mut command = daemon::serve(&["--data", text(&data)]);
@@ -294,19 +294,19 @@ fn a_file_that_is_none_is_told() {
         assert_eq!(status, Some(3), "{errors}");
         assert!(errors.contains(text(&absent)), "{errors}");
     }
-    std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a file is written");
+    std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
     let words = format!("{}:2: there are bytes that are not UTF-8", path.display());
     assert!(errors.contains(&words), "{errors}");
-    std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("a file is written");
+    std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
     assert!(
         errors.contains(&format!("{}:2: ", path.display())),
         "{errors}"
     );
-    std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("a file is written");
+    std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(3), "{errors}");
 }
@@ -318,7 +318,7 @@ fn serve_runs_on_a_file() {
     let lines = format!(
         "data = {data:?}\nlockserver = \"127.0.0.1:0\"\nhttp = \"off\"\nbeanstalk = \"off\"\n"
     );
-    std::fs::write(&path, lines).expect("a file is written");
+    std::fs::write(&path, lines).expect("a writable file");
     let mut command = sexton();
     command.arg("serve").env("SEXTON_CONFIG", &path);
     let daemon = Daemon::start(command);
@@ -331,9 +331,9 @@ fn serve_runs_on_a_file() {
 fn people_get_a_table_and_never_a_secret() {
     let (files, path) = file("");
     let token = files.path().join("token");
-    std::fs::write(&token, "a-secret-nobody-may-see\n").expect("a file is written");
+    std::fs::write(&token, "a-secret-nobody-may-see\n").expect("a writable file");
     let lines = format!("token-file = {token:?}\nhttp = \"0.0.0.0:80\"\n");
-    std::fs::write(&path, lines).expect("a file is written");
+    std::fs::write(&path, lines).expect("a writable file");
     for flags in [
         &["--config", text(&path)][..],
         &["--config", text(&path), "--json"],
@@ -364,11 +364,12 @@ fn people_get_a_table_and_never_a_secret() {
 #[test]
 fn every_setting_is_a_flag_and_is_documented() {
     let found = settings(&mut config(&[]));
-    let found = found.as_object().expect("it is an object");
+    let found = found.as_object().expect("an object");
     assert!(found.len() >= 18, "{found:?}");
     let (_, help, _) = output(sexton().args(["serve", "--help"]));
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manual = std::fs::read_to_string(root.join("docs/operations.md")).expect("it reads");
+    let manual =
+        std::fs::read_to_string(root.join("docs/operations.md")).expect("the file is readable");
     for key in found.keys() {
         assert!(help.contains(&format!("--{key}")), "--{key} in {help}");
         let row = format!("| `--{key}");
@@ -389,7 +390,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     );
     let (status, said, errors) = output(&mut config(&["--json", "--config", text(&path)]));
     assert_eq!(status, Some(0), "{errors}");
-    let document: Value = serde_json::from_str(&said).expect("it is JSON");
+    let document: Value = serde_json::from_str(&said).expect("valid JSON");
     let of = |kind: &str| document["queues"][kind].clone();
     let default = serde_json::json!({
         "class": "durable", "order": "priority", "claim_ttl_ms": 90_000, "max_tries": 3, "retries": true,
@@ -435,7 +436,7 @@ fn tables_say_how_often_tenants_have_their_turns() {
     );
     let (status, said, errors) = output(&mut config(&["--json", "--config", text(&path)]));
     assert_eq!(status, Some(0), "{errors}");
-    let document: Value = serde_json::from_str(&said).expect("it is JSON");
+    let document: Value = serde_json::from_str(&said).expect("valid JSON");
     let tenants = serde_json::json!({"": {"weight": 1000}, "acme": {"weight": 3}});
     assert_eq!(document["tenants"], tenants);
     assert_eq!(document["queues"]["mails"]["rank"], 7);
@@ -504,7 +505,7 @@ fn the_table_of_tasks_is_shown_and_what_is_wrong_with_it_is_told() {
     let mut command = config(&["--config", text(&path), "--json"]);
     let (status, said, errors) = output(&mut command);
     assert_eq!(status, Some(0), "{errors}");
-    let document: Value = serde_json::from_str(&said).expect("it is JSON");
+    let document: Value = serde_json::from_str(&said).expect("valid JSON");
     let expected = serde_json::json!({
         "abort_on_failure": false, "burst_ms": 30_000, "fail_after_ms": 300_000, "progress_ms": 1000,
         "group_limit": 3, "keep_ms": 172_800_000_u64, "keep_max": 7,
@@ -539,7 +540,7 @@ fn the_table_of_tasks_is_shown_and_what_is_wrong_with_it_is_told() {
         assert!(errors.contains(line.as_str()), "{line} in {errors}");
     }
     let told = errors.lines().skip(1).count();
-    assert_eq!(told, expected.len(), "nothing twice: {errors}");
+    assert_eq!(told, expected.len(), "no error twice: {errors}");
     let (_files, path) = file("tasks = 3\n");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");

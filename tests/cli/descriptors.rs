@@ -1,15 +1,15 @@
-//! Connections that take every descriptor which they may have: the journal, snapshots and the command line go on.
+//! Connections that use up all descriptors: the journal, snapshots and the command line continue.
 
 use crate::daemon::{Daemon, serve_by, sexton, text};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::process::Command;
 
-/// The default settings allow more connections than most limits do, which matters only if there are few.
+/// The default settings allow more connections than most limits do, which is logged as a warning only if there are few.
 #[test]
 fn a_limit_that_is_usually_enough_is_no_news() {
     let start = |limit: &str| {
-        let folder = tempfile::tempdir().expect("a directory can be made");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let mut shell = Command::new("sh");
         let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
         shell.args(["-c", &script]);
@@ -24,7 +24,7 @@ fn a_limit_that_is_usually_enough_is_no_news() {
 
 #[test]
 fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
-    let folder = tempfile::tempdir().expect("a directory can be made");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let data = text(folder.path());
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]);
@@ -36,7 +36,7 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
     daemon.until_logged("a connection was not accepted");
     for words in [
         &["lock", "acquire", "a", "--owner", "me"][..],
-        // It opens the files of a snapshot, all at a time.
+        // It opens the files of a snapshot, all at the same time.
         &["checkpoint"],
         &["status"],
     ] {
@@ -44,7 +44,7 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
             .args(words)
             .args(["--data", data])
             .output()
-            .expect("the program starts");
+            .expect("the program runs");
         assert!(said.status.success(), "{words:?}: {said:?}");
     }
     let told = daemon

@@ -1,8 +1,8 @@
-//! The real program on a disk that fills up: what adds is refused, what frees and what asks goes on, nothing that was
-//! acknowledged is lost, and with space it takes everything again. Without space for ever it halts in good order.
+//! The real program on a disk that fills up: additions are refused, releases and reads continue, nothing acknowledged is lost,
+//! and with space it accepts everything again. If no space is freed, it halts cleanly.
 //!
 //! Two disks are tried: a limit on the size of files, which any user can set on their own process, and a small tmpfs,
-//! which needs the right to mount and is plainly left out where that is missing.
+//! which requires the right to mount and is reported as skipped where that is missing.
 
 use crate::daemon::{Daemon, text};
 use crate::lockserver::{Client, find_owner, release, request};
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// How many requests go out together.
+/// How many requests are sent together.
 const BURST: usize = 50;
 
-/// More requests than a full disk can have taken.
+/// More requests than a full disk can have accepted.
 const REQUESTS_MAX: usize = 200_000;
 
 /// A disk with room for the first two segments of a journal, 1 MiB and 2 MiB, and not for the third of 4 MiB.
@@ -56,7 +56,7 @@ impl Disk {
         daemon
     }
 
-    /// Makes space.
+    /// Frees space.
     fn free(&self, daemon: &Daemon) {
         match self {
             Self::Limit(_) => daemon.limit_files(None),
@@ -70,7 +70,7 @@ impl Disk {
             mount.args(["-o", "remount,size=64m"]).arg(files.path());
             assert!(
                 mount.status().is_ok_and(|status| status.success()),
-                "it can be enlarged"
+                "the file system can be enlarged"
             );
         }
     }
@@ -79,29 +79,29 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if let Self::Mount(files) = self {
-            // Whatever still uses it: it goes when that is over.
+            // Whatever still uses it: it is removed when that ends.
             drop(Command::new("umount").arg("-l").arg(files.path()).status());
         }
     }
 }
 
-/// Takes locks until one is refused; those that were granted.
+/// Acquires locks until one is refused; returns the granted ones.
 fn fill(client: &mut Client, daemon: &Daemon) -> BTreeSet<usize> {
     let mut granted = BTreeSet::new();
     for first in (0..REQUESTS_MAX).step_by(BURST) {
         let numbers = first..first + BURST;
         let asked: Vec<Vec<u8>> = numbers.clone().map(ask).collect();
-        client.send(&asked.concat()).expect("it takes them");
+        client.send(&asked.concat()).expect("connected");
         let mut refused = false;
         for number in numbers {
             let answer = client.receive_number();
             match answer.unwrap_or_else(|error| panic!("{error}\n{}", daemon.log())) {
                 1 => assert!(
                     granted.insert(number) && !refused,
-                    "room does not come back by itself"
+                    "space is not freed by itself"
                 ),
                 0 => refused = true,
-                place => panic!("place {place} of a lock that nobody else wants"),
+                place => panic!("place {place} of a lock without other clients"),
             }
         }
         if refused {
@@ -131,14 +131,14 @@ fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
     there
 }
 
-#[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
+#[expect(clippy::print_stdout, reason = "the progress is of interest")]
 fn goes_on_when_space_is_freed(disk: &Disk) {
     let daemon = disk.serve();
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let mut granted = fill(&mut client, &daemon);
     println!("{} locks before the disk was full", granted.len());
     daemon.until_logged("the next journal segment cannot be prepared");
-    // What asks, what keeps and what frees goes on.
+    // Reads, renewals and releases continue.
     let mut newcomers = granted.len() + BURST..;
     let mut newcomer = || newcomers.next().expect("there are enough numbers");
     for number in 0..100 {
@@ -155,7 +155,7 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
         assert_eq!(
             client.number(&ask(number)).expect("an answer"),
             1,
-            "asking again renews"
+            "a repeated request renews"
         );
         assert_eq!(
             client.number(&let_go(number)).expect("an answer"),
@@ -171,7 +171,7 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     }
     disk.free(&daemon);
     let number = newcomer();
-    until("newcomers are let in again", || {
+    until("new connections are accepted again", || {
         (client.number(&ask(number)).expect("an answer") == 1).then_some(())
     });
     granted.insert(number);
@@ -179,14 +179,14 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     let more: Vec<usize> = (0..40_000).map(|_| newcomer()).collect();
     for burst in more.chunks(BURST) {
         let asked: Vec<Vec<u8>> = burst.iter().copied().map(ask).collect();
-        client.send(&asked.concat()).expect("it takes them");
+        client.send(&asked.concat()).expect("connected");
         let found = client.receive(burst.len() * 2).expect("answers");
         assert_eq!(found, [0, 1].repeat(burst.len()));
         granted.extend(burst);
     }
     daemon.kill();
     let again = disk.serve();
-    let mut client = Client::connect(again.lockserver()).expect("let in");
+    let mut client = Client::connect(again.lockserver()).expect("connected");
     assert_eq!(
         client.owner("k", "7").expect("an answer"),
         b"",
@@ -198,17 +198,17 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     );
 }
 
-#[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
+#[expect(clippy::print_stdout, reason = "the progress is of interest")]
 fn halts_when_nothing_is_left(disk: &Disk) {
     let daemon = disk.serve();
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let granted = fill(&mut client, &daemon);
     let mut released = BTreeSet::new();
     let mut open = None;
     for number in &granted {
         let answer = client.number(&let_go(*number));
         if answer.is_err() {
-            // It may or may not have come to that one.
+            // It may or may not have processed that one.
             open = Some(*number);
             break;
         }
@@ -236,13 +236,13 @@ fn halts_when_nothing_is_left(disk: &Disk) {
     disk.enlarge();
     let again = disk.serve();
     disk.free(&again);
-    let mut client = Client::connect(again.lockserver()).expect("let in");
+    let mut client = Client::connect(again.lockserver()).expect("connected");
     let mut expected: BTreeSet<usize> = granted.difference(&released).copied().collect();
     let there = held(&mut client, &granted);
     if !there.contains(&open) {
         expected.remove(&open);
     }
-    assert!(there == expected, "what was acknowledged, and nothing else");
+    assert!(there == expected, "exactly the acknowledged locks");
     let answer = client.ask(&find_owner("k", "none"), 1).expect("an answer");
     assert_eq!(answer, [0]);
 }
@@ -261,7 +261,7 @@ fn with_a_limit_on_files_it_halts_when_nothing_is_left() {
 fn on_a_small_file_system_it_goes_on_when_there_is_space() {
     match Disk::mount() {
         Some(disk) => goes_on_when_space_is_freed(&disk),
-        None => println!("left out: a small tmpfs, which this user may not mount"),
+        None => println!("skipped: a small tmpfs, which this user may not mount"),
     }
 }
 
@@ -269,6 +269,6 @@ fn on_a_small_file_system_it_goes_on_when_there_is_space() {
 fn on_a_small_file_system_it_halts_when_nothing_is_left() {
     match Disk::mount() {
         Some(disk) => halts_when_nothing_is_left(&disk),
-        None => println!("left out: a small tmpfs, which this user may not mount"),
+        None => println!("skipped: a small tmpfs, which this user may not mount"),
     }
 }

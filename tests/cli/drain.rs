@@ -1,4 +1,4 @@
-//! `sexton drain` and its signals under those who work with jobs.
+//! `sexton drain` and the drain signals, with clients that work on jobs.
 
 use crate::beanstalk::{Client, Reply};
 use crate::coordinator::command;
@@ -29,19 +29,21 @@ impl Drained {
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.daemon.beanstalk()).expect("let in")
+        Client::connect(self.daemon.beanstalk()).expect("connected")
     }
 
     /// A command: its exit status, and what it printed.
     fn run(&self, words: &[&str]) -> (Option<i32>, String) {
-        let output = command(&self.data, words).output().expect("it runs");
-        let said = String::from_utf8(output.stdout).expect("it is text");
+        let output = command(&self.data, words)
+            .output()
+            .expect("the command runs");
+        let said = String::from_utf8(output.stdout).expect("UTF-8");
         (output.status.code(), said)
     }
 
     fn status(&self) -> Value {
         let (_, printed) = self.run(&["status", "--json"]);
-        serde_json::from_str(&printed).expect("it is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 
     fn ends_well(self) {
@@ -67,7 +69,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
     assert_eq!(put(&mut worker), "INSERTED 1");
     assert_eq!(ask(&mut worker, "reserve"), "RESERVED 1 1");
     let mut idle = drained.client();
-    idle.send(b"reserve\r\n").expect("it is read");
+    idle.send(b"reserve\r\n").expect("the receiver exists");
     until("it waits", || {
         let waiting = drained.status()["queues"]["waiting"] == 1;
         waiting.then_some(())
@@ -80,7 +82,11 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
         "{begun}"
     );
     let told = idle.receive().expect("an answer");
-    assert_eq!(told, Reply::line("DRAINING"), "who waits for a job is told");
+    assert_eq!(
+        told,
+        Reply::line("DRAINING"),
+        "a client that waits for a job is answered"
+    );
     for words in ["reserve", "reserve-with-timeout 9", "reserve-job 1"] {
         let told = ask(&mut idle, words);
         assert!(
@@ -104,7 +110,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
         "one is left"
     );
 
-    assert_eq!(ask(&mut worker, "touch 1"), "TOUCHED", "the work goes on");
+    assert_eq!(ask(&mut worker, "touch 1"), "TOUCHED", "the work continues");
     assert!(drained.daemon.is_running());
     assert_eq!(ask(&mut worker, "delete 1"), "DELETED");
     drained.ends_well();
@@ -137,12 +143,16 @@ fn what_does_not_drain_goes_on_until_nothing_is_held() {
     );
     let acquire = ["lock", "acquire", "a", "--owner", "one"];
     assert_eq!(drained.run(&acquire).0, Some(1));
-    assert_eq!(put(&mut worker), "INSERTED 2", "queues go on");
+    assert_eq!(put(&mut worker), "INSERTED 2", "queues continue");
     assert_eq!(ask(&mut worker, "reserve"), "RESERVED 2 1");
     assert_eq!(ask(&mut worker, "delete 1"), "DELETED");
     assert!(drained.daemon.is_running(), "there is a claim");
     assert_eq!(drained.run(&["drain", "queues"]).0, Some(0));
-    assert_eq!(put(&mut worker), "DRAINING", "one drain adds to the other");
+    assert_eq!(
+        put(&mut worker),
+        "DRAINING",
+        "the second drain extends the first"
+    );
     assert_eq!(ask(&mut worker, "delete 2"), "DELETED");
     drained.ends_well();
 }

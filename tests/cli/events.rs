@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A command that shows what happens.
+/// A command that shows events.
 struct Showing {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -20,38 +20,41 @@ impl Showing {
     }
 
     fn of(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, out }
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.out.read_line(&mut line).expect("it is text");
+        self.out.read_line(&mut line).expect("UTF-8");
         line
     }
 
-    /// The next line, for which this is done again and again: the command may not listen yet.
+    /// The next line, for which this action is repeated, because the command may not have subscribed yet.
     fn line_after(&mut self, mut act: impl FnMut()) -> String {
         std::thread::scope(|scope| {
             let line = scope.spawn(|| self.line());
             while !line.is_finished() {
                 act();
             }
-            line.join().expect("it reads")
+            line.join().expect("no panic")
         })
     }
 
     fn end(&mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
-        self.out.read_to_string(&mut rest).expect("it is text");
-        (self.child.wait().expect("it ends").code(), rest)
+        self.out.read_to_string(&mut rest).expect("UTF-8");
+        (self.child.wait().expect("the process ends").code(), rest)
     }
 }
 
 impl Drop for Showing {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -64,8 +67,8 @@ fn command(data: &Path, words: &[&str]) -> Command {
 }
 
 fn run(data: &Path, words: &[&str]) -> (Option<i32>, String, String) {
-    let done = command(data, words).output().expect("it runs");
-    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    let done = command(data, words).output().expect("the command runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (done.status.code(), text(done.stdout), text(done.stderr))
 }
 
@@ -73,23 +76,23 @@ fn run(data: &Path, words: &[&str]) -> (Option<i32>, String, String) {
 fn what_happens_is_shown_until_the_coordinator_ends() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let acquire = |key: &str| {
         let words = ["lock", "acquire", key, "--owner", "me", "--json"];
         let (status, out, err) = run(&data, &words);
         assert_eq!(status, Some(0), "{err}");
-        let said: Value = serde_json::from_str(&out).expect("it is JSON");
+        let said: Value = serde_json::from_str(&out).expect("valid JSON");
         said.get("token").and_then(Value::as_u64).expect("a token")
     };
     let mut all = Showing::start(&data, &["events", "--json"]);
-    // It is there once it has shown something.
+    // It has subscribed once it has shown something.
     let mut first = None;
     let mut keys = 0;
     let told = all.line_after(|| {
         first = Some(acquire(&format!("key-{keys}")));
         keys += 1;
     });
-    let told: Value = serde_json::from_str(&told).expect("it is JSON");
+    let told: Value = serde_json::from_str(&told).expect("valid JSON");
     let after = told["position"].as_str().expect("a position").to_owned();
     assert!(told["token"].as_u64() <= first);
     let mut rest = Showing::start(&data, &["events", "--after", &after, "--name", "later*"]);
@@ -148,8 +151,8 @@ fn the_help_names_every_actor() {
     let help = sexton()
         .args(["events", "--help"])
         .output()
-        .expect("it runs");
-    let help = String::from_utf8(help.stdout).expect("it is text");
+        .expect("the command runs");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
     let line = help
         .lines()
         .find(|line| line.contains("events of this actor"));
@@ -162,10 +165,10 @@ fn the_help_names_every_actor() {
 #[test]
 fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    let url = format!("http://{}", listener.local_addr().expect("it has one"));
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
     let thread = std::thread::Builder::new().name("refusing".to_owned());
     let serving = thread.spawn(move || {
-        let (mut stream, _) = listener.accept().expect("it is asked");
+        let (mut stream, _) = listener.accept().expect("a client connects");
         let lines = BufReader::new(&stream).lines();
         let head = lines.take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty()));
         assert!(head.count() > 0, "a request");
@@ -173,43 +176,43 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
             r#"{"status":400,"detail":"the field kind has the unknown word \"expird\"","reason":"field"}"#;
         let length = body.len();
         let answer = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {length}\r\n\r\n{body}");
-        stream.write_all(answer.as_bytes()).expect("it is read");
+        stream.write_all(answer.as_bytes()).expect("connected");
         // Open until the command ends.
-        stream.read_to_end(&mut Vec::new()).expect("it ends");
+        stream.read_to_end(&mut Vec::new()).expect("the end");
     });
-    let serving = serving.expect("a thread starts");
+    let serving = serving.expect("a new thread");
     let mut events = sexton();
     let done = events
         .args(["events", "--kind", "expird", "--url", &url])
         .output();
-    let done = done.expect("it runs");
-    let err = String::from_utf8(done.stderr).expect("it is text");
+    let done = done.expect("the command runs");
+    let err = String::from_utf8(done.stderr).expect("UTF-8");
     assert_eq!(done.status.code(), Some(2), "{err}");
     assert!(
         err.contains("the field kind has the unknown word \"expird\""),
         "{err}"
     );
-    serving.join().expect("it was asked");
+    serving.join().expect("a request arrived");
 }
 
 #[test]
 fn a_coordinator_that_is_killed_is_told_as_such() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut command = command(&data, &["events"]);
     let mut events = Showing::of(command.stderr(Stdio::piped()));
     // A connection whose request was not read yet would be reset.
     events.line_after(|| {
         run(&data, &["lock", "acquire", "a", "--owner", "me"]);
-        // What is asked for again is renewed, of which nothing is told.
+        // A repeated request is a renewal, which has no event.
         run(&data, &["lock", "release-all", "--owner", "me"]);
     });
     daemon.kill();
     let (status, _) = events.end();
     let mut errors = String::new();
-    let mut stderr = events.child.stderr.take().expect("it is piped");
-    stderr.read_to_string(&mut errors).expect("it is text");
+    let mut stderr = events.child.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut errors).expect("UTF-8");
     assert_eq!(status, Some(3), "{errors}");
     assert!(
         errors.contains("the coordinator ended unexpectedly"),

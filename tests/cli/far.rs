@@ -1,4 +1,4 @@
-//! Another machine, as far as a coordinator can tell: a real sshd, on loopback, as this user.
+//! Another machine, from a coordinator's point of view: a real sshd, on loopback, as this user.
 
 use crate::daemon::text;
 use crate::left_out::left_out;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Another machine: an sshd that lets one key in, for the wrapper alone.
+/// Another machine: an sshd that accepts one key, for the wrapper alone.
 pub(crate) struct Far {
     sshd: Option<Child>,
     pub(crate) port: u16,
@@ -23,17 +23,17 @@ pub(crate) struct Far {
 }
 
 fn quiet(command: &mut Command) {
-    let done = command.output().expect("it runs");
+    let done = command.output().expect("the command runs");
     assert!(done.status.success(), "{done:?}");
 }
 
 impl Far {
-    /// `None`, which is said, where there is no sshd.
+    /// `None`, with a note, where no sshd is installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_in(None)
     }
 
-    /// The same, at the far end of a network of its own if there is one.
+    /// The same, at the far end of a separate network if there is one.
     pub(crate) fn start_in(network: Option<Network>) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
         let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
@@ -52,18 +52,18 @@ impl Far {
                     .arg(path(key)),
             );
         }
-        let read = |name: &str| std::fs::read_to_string(path(name)).expect("it is there");
+        let read = |name: &str| std::fs::read_to_string(path(name)).expect("the file exists");
         let write =
-            |name: &str, text: String| std::fs::write(path(name), text).expect("it is written");
+            |name: &str, text: String| std::fs::write(path(name), text).expect("a writable file");
         let state = path("state");
         let bound = format!(
             "restrict,command=\"{SEXTON} wrapper --state {}\"",
             text(&state)
         );
         write("authorized", format!("{bound} {}", read("key.pub")));
-        // A port that was free a moment ago: one that listens on 0 does not say which it got.
+        // A port that was free a moment ago: an sshd that listens on 0 does not report its port.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has one").port();
+        let port = listener.local_addr().expect("an address").port();
         drop(listener);
         let root = text(files.path());
         let address = network.as_ref().map_or("127.0.0.1", |_| FAR_ADDRESS);
@@ -79,9 +79,9 @@ impl Far {
         let user = Command::new("id")
             .arg("-un")
             .output()
-            .expect("it runs")
+            .expect("the command runs")
             .stdout;
-        let user = String::from_utf8(user).expect("it is text");
+        let user = String::from_utf8(user).expect("UTF-8");
         write(
             "config",
             format!(
@@ -91,8 +91,8 @@ impl Far {
             ),
         );
         if rustix::process::geteuid().is_root() {
-            // Where sshd as root puts away its rights.
-            std::fs::create_dir_all("/run/sshd").expect("root may");
+            // The directory in which sshd drops its privileges when it runs as root.
+            std::fs::create_dir_all("/run/sshd").expect("root may do this");
         }
         let mut far = Self {
             sshd: None,
@@ -120,7 +120,7 @@ impl Far {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        self.sshd = Some(child.expect("it starts"));
+        self.sshd = Some(child.expect("the command runs"));
         if let Some(network) = &self.network {
             return network.until_listens(self.port);
         }
@@ -137,14 +137,14 @@ impl Far {
         self.network.as_ref().expect("it has one of its own")
     }
 
-    /// Nobody gets in any more; who is in stays.
+    /// Accepts no further connections; existing ones stay.
     pub(crate) fn shut(&mut self) {
-        let mut sshd = self.sshd.take().expect("it runs");
-        sshd.kill().expect("it is ours");
-        sshd.wait().expect("it is ours");
+        let mut sshd = self.sshd.take().expect("it is running");
+        sshd.kill().expect("a permitted signal");
+        sshd.wait().expect("our child");
     }
 
-    /// The server `web`, which this is.
+    /// The server `web`, which is this machine.
     pub(crate) fn add_to(&self, tree: &Tree, threads: u32) {
         let config = self.path("config");
         tree.well(&[
@@ -160,10 +160,12 @@ impl Far {
         ]);
     }
 
-    /// PIDs of processes in whose command line this is.
+    /// PIDs of processes whose command line contains this.
     pub(crate) fn pids(&self, words: &str) -> Vec<Pid> {
         let state = text(&self.path("state")).to_owned();
-        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let entries = std::fs::read_dir("/proc")
+            .expect("the directory exists")
+            .flatten();
         let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         let is_one = |pid: &i32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -173,34 +175,34 @@ impl Far {
         numbers.filter(is_one).filter_map(Pid::from_raw).collect()
     }
 
-    /// Who keeps attempts.
+    /// The processes that keep attempts.
     pub(crate) fn keepers(&self) -> Vec<Pid> {
         self.pids(" wrapper keep ")
     }
 
-    /// Cuts all connections: their far ends are gone at once, and so is what ssh hears.
+    /// Cuts all connections: their far ends are closed immediately, and ssh notices.
     pub(crate) fn cut(&self) {
         for pid in self.pids(" wrapper --state ") {
-            kill_process(pid, Signal::KILL).expect("it is ours");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
     }
 
-    /// Leaves it as it is found after a start: nothing lives, and the boot is another. These are the commands that run.
+    /// Leaves the state that a reboot would leave: no process is alive, and the boot id differs. Returns the commands that were running.
     pub(crate) fn reboot(&self, commands: impl IntoIterator<Item = Pid>) {
         let all: Vec<Pid> = self.keepers().into_iter().chain(commands).collect();
         for pid in &all {
-            kill_process(*pid, Signal::STOP).expect("it is ours");
+            kill_process(*pid, Signal::STOP).expect("a permitted signal");
         }
         let kept = std::fs::read_dir(self.path("state")).expect("it is kept");
         for entry in kept.flatten() {
-            std::fs::write(entry.path().join("boot"), "another\n").expect("it is written");
+            std::fs::write(entry.path().join("boot"), "another\n").expect("a writable file");
         }
         for pid in all {
-            kill_process(pid, Signal::KILL).expect("it is ours");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
     }
 
-    /// Nothing is kept there any more.
+    /// Waits until no attempt is kept there any more.
     pub(crate) fn assert_forgotten(&self) {
         until("nothing is kept there", || {
             let kept = std::fs::read_dir(self.path("state")).ok()?.count();
@@ -215,7 +217,7 @@ impl Drop for Far {
             drop(sshd.kill());
             drop(sshd.wait());
         }
-        // Each stops its command, with all that that started, and is gone after it.
+        // Each stops its command, with everything that it started, and exits after that.
         for pid in self.keepers() {
             // It may have ended by itself.
             let _gone = kill_process(pid, Signal::TERM);
@@ -226,7 +228,9 @@ impl Drop for Far {
 impl Far {
     /// PIDs of programs of this name.
     pub(crate) fn all_with(&self, name: &str) -> Vec<i32> {
-        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let entries = std::fs::read_dir("/proc")
+            .expect("the directory exists")
+            .flatten();
         let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         let config = text(&self.path("config")).to_owned();
         let is_one = |pid: &i32| {
@@ -235,7 +239,7 @@ impl Far {
             line.starts_with(&format!("{name}\0")) && line.contains(&config)
         };
         let found: Vec<i32> = numbers.filter(is_one).collect();
-        assert!(!found.is_empty(), "no {name} runs");
+        assert!(!found.is_empty(), "no {name} is running");
         found
     }
 }

@@ -1,4 +1,4 @@
-//! What the guide shows is run as it stands there, and prints what it shows.
+//! The commands of the guides are run unchanged, and their output is compared.
 
 use crate::left_out::left_out;
 use crate::shown::{Ran, Reader, Step, as_a_reader, blocks, fenced, is_as_shown, parts, script};
@@ -9,18 +9,18 @@ use std::process::Command;
 
 const GUIDE: &str = include_str!("../../docs/coming-from-flock-cron-and-pid-files.md");
 
-/// What its examples run: their name, and what they do.
+/// The programs of its examples: name and content.
 const PROGRAMS: [(&str, &str); 2] = [("backup", "echo backed up"), ("web", "exec sleep 1000")];
 
-/// Runs a block in one shell; what each command printed, also on standard error.
+/// Runs a block in one shell; returns what each command printed, including standard error.
 fn run(block: &[Step], tree: &Tree, place: &Path) -> Vec<Ran> {
     let script = script(block.iter().map(|step| step.command.clone()));
     let mut shell = Command::new("sh");
     as_a_reader(&mut shell);
     shell.args(["-c", &format!("exec 2>&1\n{script}")]);
     shell.env("SEXTON_DATA", &tree.data).current_dir(place);
-    let output = shell.output().expect("it runs");
-    parts(&String::from_utf8(output.stdout).expect("it is text"))
+    let output = shell.output().expect("the command runs");
+    parts(&String::from_utf8(output.stdout).expect("UTF-8"))
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn what_the_guide_shows_is_what_happens() {
         let files = tempfile::tempdir().expect("a temporary directory");
         for (name, does) in PROGRAMS {
             let file = files.path().join(name);
-            std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("it can be written");
+            std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("a writable file");
             let mode = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(&file, mode).expect("it is ours");
+            std::fs::set_permissions(&file, mode).expect("our own file");
         }
         let ran = run(&block, &tree, files.path());
         assert_eq!(ran.len(), block.len(), "{ran:?}");
@@ -52,7 +52,7 @@ fn what_the_guide_shows_is_what_happens() {
     }
 }
 
-/// A page whose blocks are one session, from its first line to its last.
+/// A page whose blocks are one session, from the first line to the last.
 fn is_so(page: &str, served: bool) {
     let reader = Reader::new();
     for (name, does) in PAGES_PROGRAMS {
@@ -69,7 +69,7 @@ fn is_so(page: &str, served: bool) {
     reader.follow(&steps);
 }
 
-/// What the programs of these pages do.
+/// The content of the programs of these pages.
 const PAGES_PROGRAMS: [(&str, &str); 4] = [
     ("backup", "sleep 1; echo backed up"),
     ("send", "echo \"sent: $(cat)\""),

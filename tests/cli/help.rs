@@ -109,7 +109,7 @@ fn pages() -> Vec<(Vec<String>, String)> {
     let mut next = vec![Vec::new()];
     while let Some(words) = next.pop() {
         let output = sexton().args(&words).arg("--help").output();
-        let [page, _] = ended(output.expect("it runs"), 0);
+        let [page, _] = ended(output.expect("the command runs"), 0);
         let (_, list) = page.split_once("Commands:\n").unwrap_or_default();
         let (list, _) = list.split_once("\n\n").unwrap_or((list, ""));
         let names = list.lines().filter(|line| {
@@ -241,7 +241,7 @@ fn help_fits_a_terminal() {
     let lists = |words: &[&str], columns: &str| -> Vec<String> {
         let mut command = sexton();
         command.args(words).arg("--help").env("COLUMNS", columns);
-        let [page, _] = ended(command.output().expect("it runs"), 0);
+        let [page, _] = ended(command.output().expect("the command runs"), 0);
         let (_, rest) = page.split_once("Examples:\n").expect("it has examples");
         let indented = rest.lines().filter(|line| line.starts_with("  "));
         indented.map(str::to_owned).collect()
@@ -256,7 +256,7 @@ fn help_fits_a_terminal() {
     }
     let mut queue = sexton();
     queue.args(["queue", "--help"]).env("COLUMNS", "80");
-    let [page, _] = ended(queue.output().expect("it runs"), 0);
+    let [page, _] = ended(queue.output().expect("the command runs"), 0);
     let (_, end) = page.split_once("Exit status: ").expect("it names them");
     assert!(
         end.ends_with("coordinator runs there; 4 it has halted.\n"),

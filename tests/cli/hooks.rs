@@ -1,8 +1,8 @@
-//! What a hook prints about its work becomes records, also when the coordinator is killed before they are read.
+//! Lines that a hook prints about its work become records, even if the coordinator is killed before they are read.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -41,11 +41,11 @@ fn read(tree: &Tree, id: &str) -> Value {
 
 fn children(tree: &Tree, id: &str) -> Vec<Value> {
     let printed = tree.well(&["ps", "--all", "--parent", id, "--json"]);
-    let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
     let Value::Array(mut records) = said["processes"].take() else {
         panic!("no list: {said}");
     };
-    // Those of one millisecond have ids in any order.
+    // Those of the same millisecond have ids in any order.
     records.sort_by_key(|it| it["number"].as_u64());
     records
 }
@@ -54,7 +54,7 @@ fn children(tree: &Tree, id: &str) -> Vec<Value> {
 fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
     let tree = Tree::start();
     let file = tree.data.join("printed");
-    std::fs::write(&file, PRINTED).expect("it can be written");
+    std::fs::write(&file, PRINTED).expect("a writable file");
     let id = hook(&tree, &format!("cat {}; exit 3", text(&file)));
     let record = read(&tree, &id);
     assert_eq!(
@@ -101,7 +101,7 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
     );
     assert_eq!((&first["code"], &first["pid"]), (&json!(8), &json!(4711)));
     assert_eq!(first["started_at"], 1_769_860_800_000_u64);
-    // Nobody knows how the other ended.
+    // The end of the other process is unknown.
     assert_eq!(
         (&children[1]["code"], &children[1]["lost"]),
         (&Value::Null, &json!("not-ours"))
@@ -112,7 +112,7 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
         page.contains("line 5 of its output: it is not JSON"),
         "{page}"
     );
-    // Without the flag they are words like others.
+    // Without the flag they are ordinary output.
     let id = tree.detach(&format!("cat {}", text(&file)));
     until("it has ended", || {
         (tree.record(&id)["status"] == "exited").then_some(())
@@ -130,20 +130,20 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
         text(&go)
     );
     let id = hook(&tree, &script);
-    // It ends while nobody looks.
+    // It ends while no coordinator is running.
     let over = tree.data.join("over");
     let watch = tree.detach(&format!(
         "until test -e {}; do sleep 0.05; done",
         text(&over)
     ));
-    tree.again(|| std::fs::write(&go, "").expect("it can be written"));
+    tree.again(|| std::fs::write(&go, "").expect("a writable file"));
     let record = read(&tree, &id);
     assert_eq!(record["hook"]["processes"], 3);
     assert_eq!(children(&tree, &id).len(), 3);
-    // Another start reads nothing again.
+    // Another start does not read them again.
     tree.again(|| {});
     assert_eq!(children(&tree, &id).len(), 3);
-    std::fs::write(&over, "").expect("it can be written");
+    std::fs::write(&over, "").expect("a writable file");
     until("it has ended", || {
         (tree.record(&watch)["status"] == "exited").then_some(())
     });

@@ -1,5 +1,5 @@
 //! Checks the Containerfile, and runs the program as in a container of that image: as process 1, as the image's user, without
-//! capabilities. The image itself is built by hand, since that needs an image registry.
+//! capabilities. The image itself is not built, since that needs an image registry.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, text};
 use crate::left_out::left_out;
@@ -17,7 +17,7 @@ fn root() -> &'static Path {
 /// Returns the instructions of the Containerfile: name and arguments.
 fn instructions() -> Vec<(String, String)> {
     let file = root().join("packaging/Containerfile");
-    let text = std::fs::read_to_string(file).expect("it is text");
+    let text = std::fs::read_to_string(file).expect("UTF-8");
     let text = text.replace("\\\n", " ");
     let lines = text
         .lines()
@@ -46,9 +46,12 @@ fn the_image_is_of_one_user_with_a_volume_and_no_port() {
     assert_eq!(given("USER").as_deref(), Some("sexton"));
     assert_eq!(given("VOLUME").as_deref(), Some("/data"));
     assert_eq!(given("ENV").as_deref(), Some("SEXTON_DATA=/data"));
-    assert_eq!(words(&given("ENTRYPOINT").expect("it has one")), ["sexton"]);
     assert_eq!(
-        words(&given("CMD").expect("it has one")),
+        words(&given("ENTRYPOINT").expect("the file has this instruction")),
+        ["sexton"]
+    );
+    assert_eq!(
+        words(&given("CMD").expect("the file has this instruction")),
         ["serve"],
         "it listens on loopback only"
     );
@@ -156,10 +159,10 @@ fn the_image_starts_is_healthy_and_stops() {
     let files = tempfile::tempdir().expect("a temporary directory");
     // The image's user needs access.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(files.path(), open).expect("it is ours");
+    std::fs::set_permissions(files.path(), open).expect("our own file");
     let data = files.path().join("data");
-    std::fs::create_dir(&data).expect("it can be made");
-    chown(&data, Some(user()), Some(user())).expect("root may");
+    std::fs::create_dir(&data).expect("a new directory");
+    chown(&data, Some(user()), Some(user())).expect("root may do this");
 
     let mut container = Command::new("unshare");
     container.args([
@@ -171,9 +174,9 @@ fn the_image_starts_is_healthy_and_stops() {
         "--",
     ]);
     as_user(&mut container, &data);
-    let entry = words(&given("ENTRYPOINT").expect("it has one"));
-    assert_eq!(entry, ["sexton"], "which is the program");
-    container.args(words(&given("CMD").expect("it has one")));
+    let entry = words(&given("ENTRYPOINT").expect("the file has this instruction"));
+    assert_eq!(entry, ["sexton"], "the entry point is the program");
+    container.args(words(&given("CMD").expect("the file has this instruction")));
     // No network interface is up there, not even loopback.
     container
         .env("SEXTON_LOCKSERVER", "off")
@@ -182,16 +185,16 @@ fn the_image_starts_is_healthy_and_stops() {
     let daemon = Daemon::start(container);
     let init = until("process 1", || child_of(daemon.pid()));
 
-    let check = given("HEALTHCHECK").expect("it has one");
+    let check = given("HEALTHCHECK").expect("the file has this instruction");
     let check = words(check.strip_prefix("CMD ").expect("a command"));
     let health = || {
         let mut health = Command::new("env");
         as_user(&mut health, &data);
-        let output = health.args(&check[1..]).output().expect("it runs");
+        let output = health.args(&check[1..]).output().expect("the command runs");
         output.status.code()
     };
     assert_eq!(health(), Some(0), "{}", text(&data));
-    kill_process(init, Signal::TERM).expect("it is there");
+    kill_process(init, Signal::TERM).expect("a live process");
     assert!(daemon.end().0.success(), "it stops cleanly");
     assert_eq!(health(), Some(3), "it is no longer healthy");
 }

@@ -1,4 +1,4 @@
-//! `sexton import supervisord`: what becomes of a configuration, what is told of the rest, and that the result is served.
+//! `sexton import supervisord`: the converted configuration, the reports about the rest, and a server that runs the result.
 
 use crate::coordinator;
 use crate::daemon::{self, Daemon, ended, sexton, text};
@@ -18,8 +18,8 @@ pub(crate) fn files(files: &[(&str, &str)]) -> TempDir {
     for (name, content) in files {
         let path = directory.path().join(name);
         let folder = path.parent().expect("it is below");
-        std::fs::create_dir_all(folder).expect("a folder");
-        std::fs::write(path, content).expect("a file is written");
+        std::fs::create_dir_all(folder).expect("a new directory");
+        std::fs::write(path, content).expect("a writable file");
     }
     directory
 }
@@ -31,10 +31,10 @@ pub(crate) fn import(file: &Path) -> Command {
 }
 
 fn output(command: &mut Command) -> Output {
-    command.output().expect("the program starts")
+    command.output().expect("the program runs")
 }
 
-/// The new file beside the old one, what `sexton config` has of its services, and what was told.
+/// The new file beside the old one, its services according to `sexton config`, and the reports.
 fn imported(main: &Path) -> (PathBuf, Value, String) {
     let new = main.with_extension("toml");
     let [printed, told] = ended(output(import(main).args(["-o", text(&new)])), 0);
@@ -42,8 +42,8 @@ fn imported(main: &Path) -> (PathBuf, Value, String) {
     let mut config = sexton();
     config.args(["config", "--json", "--config", text(&new)]);
     let [shown, errors] = ended(output(&mut config), 0);
-    assert_eq!(errors, "", "the result is right");
-    let mut shown: Value = serde_json::from_str(&shown).expect("it is JSON");
+    assert_eq!(errors, "", "the result is valid");
+    let mut shown: Value = serde_json::from_str(&shown).expect("valid JSON");
     let services = shown.get_mut("services").expect("it has services").take();
     (new, services, told)
 }
@@ -127,7 +127,7 @@ fn programs_become_services() {
             ("worker_09", &json!(["/bin/sleep", "1009"])),
         ]
     );
-    let web = services.get("web").expect("it is there");
+    let web = services.get("web").expect("it exists");
     let expected = json!({
         "dir": here, "autostart": true, "restart": "always", "success": [2], "stop_signal": 2,
         "grace_ms": 30_000, "instances": 1, "intensity": 10,
@@ -135,17 +135,17 @@ fn programs_become_services() {
     for (key, value) in expected.as_object().expect("an object") {
         assert_eq!(web.get(key), Some(value), "{key}");
     }
-    let pool = services.get("pool").expect("it is there");
+    let pool = services.get("pool").expect("it exists");
     let shown = ["restart", "instances", "intensity"].map(|key| pool.get(key));
     assert_eq!(shown, [&json!("never"), &json!(4), &Value::Null].map(Some));
-    let sweep = services.get("sweep").expect("it is there");
+    let sweep = services.get("sweep").expect("it exists");
     let shown = ["restart", "autostart"].map(|key| sweep.get(key));
     assert_eq!(shown, [&json!("on-failure"), &json!(false)].map(Some));
 
-    let written = std::fs::read_to_string(&new).expect("it is there");
+    let written = std::fs::read_to_string(&new).expect("the file exists");
     let env = r#"env = { ROOT = "/srv", A = "x, y", B = "1;2", C = "/bin:/usr/bin" }"#;
     assert!(written.contains(env), "{written}");
-    // On standard output it is the same.
+    // It prints the same on standard output.
     let [printed, _] = ended(output(&mut import(&main)), 0);
     assert_eq!(printed, written);
 }
@@ -188,7 +188,10 @@ fn nothing_is_overwritten() {
     let main = files.path().join("s.conf");
     let [_, told] = ended(output(import(&main).args(["-o", text(&new)])), 3);
     assert!(told.contains("nothing is overwritten"), "{told}");
-    assert_eq!(std::fs::read_to_string(new).expect("it is there"), "mine");
+    assert_eq!(
+        std::fs::read_to_string(new).expect("the file exists"),
+        "mine"
+    );
 }
 
 #[test]
@@ -220,14 +223,14 @@ fn secrets_are_never_written_down() {
         told.contains("[program:b] environment: %(ENV_NOWHERE)s: it is not in the environment"),
         "{told}"
     );
-    // What is not known is not started.
+    // A service with unknown parts is not started.
     assert_eq!(printed.matches("autostart = false").count(), 2, "{printed}");
     assert!(told.contains("2 of them with autostart = false"), "{told}");
     let (_, services, _) = imported(&main);
     assert_eq!(services.as_object().map(serde_json::Map::len), Some(2));
 }
 
-/// Ends its services with it.
+/// Ends its services when it is dropped.
 struct Served {
     daemon: Option<Daemon>,
     data: PathBuf,
@@ -237,12 +240,12 @@ impl Served {
     fn service(&self, words: &[&str]) -> coordinator::CommandOutput {
         let words = [&["service"], words].concat();
         let mut command = coordinator::command(&self.data, &words);
-        coordinator::done(command.output().expect("it runs"))
+        coordinator::done(command.output().expect("the command runs"))
     }
 
     fn status(&self, name: &str) -> String {
         let done = self.service(&["status", name, "--json"]);
-        let said: Value = serde_json::from_str(&done.out).expect("it is JSON");
+        let said: Value = serde_json::from_str(&done.out).expect("valid JSON");
         said.pointer("/services/0/status")
             .and_then(Value::as_str)
             .expect("a word")
@@ -259,7 +262,7 @@ impl Drop for Served {
     }
 }
 
-/// Each makes a file of its name.
+/// Each creates a file with its name.
 fn touching(here: &str, users: &[(&str, &str)]) -> String {
     let program = |(name, user): &(&str, &str)| {
         format!(
@@ -269,10 +272,10 @@ fn touching(here: &str, users: &[(&str, &str)]) -> String {
     users.iter().map(program).collect()
 }
 
-/// A directory where everybody may write.
+/// A directory that is writable for everyone.
 fn open_to_all(files: &TempDir) -> &str {
     let mode = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(files.path(), mode).expect("it is ours");
+    std::fs::set_permissions(files.path(), mode).expect("our own file");
     text(files.path())
 }
 
@@ -285,7 +288,7 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
     let here = open_to_all(&files);
     let users = [("named", "daemon"), ("numbered", "1"), ("ours", "root")];
     let main = files.path().join("s.conf");
-    std::fs::write(&main, touching(here, &users)).expect("a file is written");
+    std::fs::write(&main, touching(here, &users)).expect("a writable file");
     let (new, services, told) = imported(&main);
     for (name, starts) in of_services(&services, "autostart") {
         assert_eq!(starts, true, "{name}");
@@ -301,7 +304,7 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
         until(&format!("{name} has ended"), || {
             (served.status(name) == "finished").then_some(())
         });
-        let made = std::fs::metadata(files.path().join(name)).expect("it is there");
+        let made = std::fs::metadata(files.path().join(name)).expect("the file exists");
         let found = (made.uid(), made.mode() & 0o777);
         assert_eq!(found, (owner, 0o600), "{name}");
     }
@@ -309,7 +312,7 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
 
 #[test]
 fn a_program_of_another_user_never_runs_as_ours() {
-    // Both sides as one who is not root.
+    // Both sides as a user other than root.
     let own = match rustix::process::geteuid().as_raw() {
         0 => 65_534,
         own => own,
@@ -325,7 +328,7 @@ fn a_program_of_another_user_never_runs_as_ours() {
     let number = own.to_string();
     let users = [("named", "daemon"), ("numbered", "0"), ("ours", &number)];
     let (main, new) = (files.path().join("s.conf"), files.path().join("s.toml"));
-    std::fs::write(&main, touching(here, &users)).expect("a file is written");
+    std::fs::write(&main, touching(here, &users)).expect("a writable file");
     let mut command = become_them(import(&main));
     let [_, told] = ended(output(command.args(["-o", text(&new)])), 0);
     assert!(told.contains("2 of them with autostart = false"), "{told}");
@@ -335,7 +338,7 @@ fn a_program_of_another_user_never_runs_as_ours() {
         daemon: Some(Daemon::start(become_them(daemon::serve(&flags)))),
         data,
     };
-    until("ours has ended", || {
+    until("our server has ended", || {
         (served.status("ours") == "finished").then_some(())
     });
     for name in ["named", "numbered"] {
@@ -371,7 +374,7 @@ fn output_is_rotated_as_the_program_says() {
         &main,
         "[program:a]\ncommand=true\nstderr_logfile_maxbytes=1TB\n",
     )
-    .expect("a file is written");
+    .expect("a writable file");
     let [_, told] = ended(output(&mut import(&main)), 2);
     let words = ":3: [program:a] stderr_logfile_maxbytes: expected a number of bytes";
     assert!(told.contains(words), "{told}");
@@ -390,7 +393,7 @@ for group in options.configroot.supervisord.process_group_configs:
 print(json.dumps(programs))
 ";
 
-/// A configuration that tries the corners of the dialect; no value is a secret.
+/// A configuration with unusual syntax; no value is a secret.
 const CORNERS: &str = "\
 [supervisord]
 environment = ROOT=/srv,LATE=\"of all\"
@@ -431,9 +434,9 @@ fn the_dialect_is_read_as_supervisord_reads_it() {
         }
         panic!("{error}");
     }
-    let reference: Value = serde_json::from_slice(&reference.stdout).expect("it is JSON");
+    let reference: Value = serde_json::from_slice(&reference.stdout).expect("valid JSON");
     let (new, services, _) = imported(&main);
-    let written = std::fs::read_to_string(new).expect("it is there");
+    let written = std::fs::read_to_string(new).expect("the file exists");
     let programs = reference.as_object().expect("programs by name");
     assert_eq!(programs.len(), 4);
     for (name, program) in programs {

@@ -1,14 +1,14 @@
-//! `sexton import` with files that mean no good: limits, cycles and broken lines end in words with their place.
+//! `sexton import` with hostile files: limits, cycles and broken lines are reported with their positions.
 
 use crate::daemon::{ended, text};
 use crate::import::{files, import};
 use std::path::Path;
 
-/// What was told of a file that is refused.
+/// The messages about a refused file.
 fn refused(main: &Path, status: i32) -> String {
-    let output = import(main).output().expect("the program starts");
+    let output = import(main).output().expect("the program runs");
     let [printed, told] = ended(output, status);
-    assert_eq!(printed, "", "half a result is none");
+    assert_eq!(printed, "", "no partial result is printed");
     told
 }
 
@@ -63,7 +63,7 @@ fn what_is_no_text_is_refused_by_line() {
     ] {
         let files = files(&[]);
         let main = files.path().join("s.conf");
-        std::fs::write(&main, content).expect("a file is written");
+        std::fs::write(&main, content).expect("a writable file");
         let told = refused(&main, 2);
         assert!(told.contains(words), "{words} in {told}");
     }
@@ -121,7 +121,7 @@ fn files_are_included_once_and_no_deeper() {
         ("deep/c.conf", "[program:c]\ncommand=c\n"),
     ]);
     let output = import(&files.path().join("a.conf")).output();
-    let [printed, told] = ended(output.expect("the program starts"), 0);
+    let [printed, told] = ended(output.expect("the program runs"), 0);
     assert!(
         printed.contains("[services.b]") && !printed.contains("[services.c]"),
         "{printed}"
@@ -138,11 +138,11 @@ fn files_are_included_once_and_no_deeper() {
         &main,
         "[include]\nfiles=many/* deep\n[program:c]\ncommand=x\n",
     )
-    .expect("a file");
-    std::fs::create_dir(files.path().join("many")).expect("a folder");
+    .expect("a writable file");
+    std::fs::create_dir(files.path().join("many")).expect("a new directory");
     for number in 0..300 {
         let path = files.path().join(format!("many/{number}"));
-        std::fs::write(path, format!("[program:c{number}]\ncommand=x\n")).expect("a file");
+        std::fs::write(path, format!("[program:c{number}]\ncommand=x\n")).expect("a writable file");
     }
     let told = refused(&main, 2);
     assert!(
@@ -153,7 +153,7 @@ fn files_are_included_once_and_no_deeper() {
         &main,
         "[include]\nfiles=deep deep/*\n[program:c]\ncommand=x\n",
     )
-    .expect("a file");
+    .expect("a writable file");
     let told = refused(&main, 2);
     assert!(told.contains("deep: it is no regular file"), "{told}");
     let twin = format!("c.conf:1: [program:c] is already at {}:3", text(&main));
@@ -166,7 +166,7 @@ fn nothing_of_a_value_is_read_as_our_configuration() {
                   environment=A=\"\u{7f}\\\"\nuser=x\u{202e}y\n";
     let files = files(&[("s.conf", config)]);
     let output = import(&files.path().join("s.conf")).output();
-    let [printed, told] = ended(output.expect("the program starts"), 0);
+    let [printed, told] = ended(output.expect("the program runs"), 0);
     assert_eq!(
         printed.lines().filter(|line| line.starts_with('[')).count(),
         1,

@@ -1,5 +1,5 @@
-//! `sexton serve` as PID 1 of a PID namespace, as in a container: what it inherits is reaped, how what it follows ended is known
-//! all the same, and nothing is cut off when it stops.
+//! `sexton serve` as PID 1 of a PID namespace, as in a container: it reaps inherited processes, still learns how the processes that
+//! it follows ended, and cuts nothing off when it stops.
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, PROGRAM, forget_environment, serve_by, text};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A coordinator that is PID 1. All of its namespace ends with it.
+/// A coordinator that is PID 1. Its whole namespace ends with it.
 struct Container {
     daemon: Option<Daemon>,
     init: Pid,
@@ -21,7 +21,7 @@ struct Container {
 }
 
 impl Container {
-    /// `None` where nobody may make namespaces.
+    /// `None` where this user may not create namespaces.
     fn start(config: &str) -> Option<Self> {
         if !geteuid().is_root() {
             left_out("PID 1: namespaces are root's to make");
@@ -29,7 +29,7 @@ impl Container {
         }
         let files = tempfile::tempdir().expect("a temporary directory");
         let config_file = files.path().join("sexton.toml");
-        std::fs::write(&config_file, config).expect("it can be written");
+        std::fs::write(&config_file, config).expect("a writable file");
         let data = files.path().join("data");
         let daemon = serve(&data, &config_file);
         Some(Self {
@@ -40,10 +40,10 @@ impl Container {
         })
     }
 
-    /// Another on the same directory, in another namespace.
+    /// Another one on the same directory, in another namespace.
     fn again(&mut self) {
         if let Some(daemon) = self.daemon.take() {
-            // One that was killed has the directory until all of its namespace is gone.
+            // A killed one holds the directory until its whole namespace has ended.
             daemon.end();
         }
         let daemon = serve(&self.data, &self.files.path().join("sexton.toml"));
@@ -52,7 +52,7 @@ impl Container {
     }
 
     fn daemon(&self) -> &Daemon {
-        self.daemon.as_ref().expect("one runs")
+        self.daemon.as_ref().expect("a server")
     }
 
     /// A command in the namespace.
@@ -62,7 +62,12 @@ impl Container {
         let init = self.init.as_raw_nonzero().to_string();
         command.args(["--target", &init, "--pid", "--mount", "--"]);
         command.args(words).env("SEXTON_DATA", &self.data);
-        done(command.stdin(Stdio::null()).output().expect("it runs"))
+        done(
+            command
+                .stdin(Stdio::null())
+                .output()
+                .expect("the command runs"),
+        )
     }
 
     fn well(&self, words: &[&str]) -> String {
@@ -83,13 +88,13 @@ impl Container {
 
     fn record(&self, id: &str) -> Value {
         let printed = self.sexton(&["ps", id, "--json"]);
-        serde_json::from_str(&printed).expect("it is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 
-    /// Stops it in good order, as a container is stopped; its log.
+    /// Stops it cleanly, as a container is stopped; returns its log.
     fn stop(&mut self) -> String {
-        kill_process(self.init, Signal::TERM).expect("it is there");
-        let (status, log) = self.daemon.take().expect("one runs").end();
+        kill_process(self.init, Signal::TERM).expect("a live process");
+        let (status, log) = self.daemon.take().expect("a server").end();
         assert!(status.success(), "{log}");
         log
     }
@@ -119,19 +124,22 @@ fn serve(data: &Path, config: &Path) -> Daemon {
     Daemon::start(serve_by(starter, &flags))
 }
 
-/// The PID by which we know the one that is PID 1 there.
+/// The PID, outside, of the process that is PID 1 there.
 fn init_of(daemon: &Daemon) -> Pid {
-    let starter = u32::try_from(daemon.pid().as_raw_nonzero().get()).expect("it is one");
+    let starter = u32::try_from(daemon.pid().as_raw_nonzero().get()).expect("a PID");
     let children = children_of(starter);
     let [init] = children[..] else {
         panic!("not one child: {children:?}");
     };
-    Pid::from_raw(init.cast_signed()).expect("it is one")
+    Pid::from_raw(init.cast_signed()).expect("a PID")
 }
 
 fn children_of(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("it is there").flatten() {
+    for entry in std::fs::read_dir("/proc")
+        .expect("the directory exists")
+        .flatten()
+    {
         let name = entry.file_name();
         let Some(child) = name.to_str().and_then(|it| it.parse().ok()) else {
             continue;
@@ -153,7 +161,7 @@ fn stat(pid: u32) -> Option<(char, u32)> {
 }
 
 fn zombies_of(pid: Pid) -> Vec<u32> {
-    let pid = u32::try_from(pid.as_raw_nonzero().get()).expect("it is one");
+    let pid = u32::try_from(pid.as_raw_nonzero().get()).expect("a PID");
     let mut children = children_of(pid);
     children.retain(|child| stat(*child).is_some_and(|(state, _)| state == 'Z'));
     children
@@ -164,7 +172,7 @@ fn what_pid_1_inherits_is_reaped() {
     let Some(container) = Container::start("") else {
         return;
     };
-    // Its parent is outside when it is entered, and ends before it does.
+    // Its parent is outside when it enters, and ends before it does.
     let orphan = |name: &str| format!("(sleep 0.2; echo done > {}) &", text(&container.file(name)));
     let names: Vec<String> = (0..20).map(|number| format!("orphan-{number}")).collect();
     for name in &names {
@@ -196,9 +204,9 @@ fn how_it_ended_is_known_of_what_a_killed_keeper_left_to_pid_1() {
         });
     }
     container.kill_keeper();
-    // A stranger that ends among them.
+    // An unrelated process that ends among them.
     container.well(&["sh", "-c", "(sleep 0.1) &"]);
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("a writable file");
     for id in [&coded, &killed] {
         until("it has ended", || {
             (container.record(id)["status"] == "exited").then_some(())
@@ -240,7 +248,7 @@ fn a_stop_of_pid_1_lets_services_and_jobs_come_to_their_ends() {
     let job = container.file("job");
     let id = container.detach(&slow(&job));
     let up = |path: PathBuf| {
-        until("it is up", || {
+        until("it is running", || {
             let said = std::fs::read_to_string(&path).ok()?;
             said.contains("up").then_some(())
         });
@@ -265,7 +273,7 @@ fn what_was_killed_with_pid_1_is_not_said_to_run_by_the_next() {
     until("it runs", || {
         (container.record(&id)["status"] == "running").then_some(())
     });
-    kill_process(container.init, Signal::KILL).expect("it is there");
+    kill_process(container.init, Signal::KILL).expect("a live process");
     container.again();
     until("it is known to be gone", || {
         (container.record(&id)["status"] == "exited").then_some(())

@@ -1,7 +1,7 @@
-//! `sexton inspect`: it finds each planted damage and names it, says what a start would do, which the start then does, and
-//! changes nothing, to the bit and to the time of the last change.
+//! `sexton inspect`: it finds and names each planted damage, and reports what a start would do, which the start then does. It
+//! changes nothing, neither bytes nor modification times.
 
-#![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory::{self, copy, everything, make};
@@ -18,23 +18,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn inspect(data: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("inspect").arg(data).args(flags);
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 fn json(data: &Path) -> (Option<i32>, Value) {
     let output = inspect(data, &["--json"]);
-    let found = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let found = serde_json::from_slice(&output.stdout).expect("valid JSON");
     (output.status.code(), found)
 }
 
-/// All that was said, in one line.
+/// The whole output, in one line.
 fn said(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    let text = String::from_utf8(all).expect("it is text");
+    let text = String::from_utf8(all).expect("UTF-8");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What stands in the directory that is damaged: its segments in order, and which snapshot is newer.
+/// The directory that is damaged: its segments in order, and which snapshot is newer.
 struct DamagedDirectory {
     data: PathBuf,
     segments: Vec<PathBuf>,
@@ -54,7 +54,7 @@ impl DamagedDirectory {
         };
         let mut segments: Vec<PathBuf> = fs::read_dir(data.join("journal"))
             .expect("there is a journal")
-            .map(|entry| entry.expect("it can be read").path())
+            .map(|entry| entry.expect("the directory is readable").path())
             .filter(|path| path.extension().is_some_and(|ends| ends == "seg"))
             .collect();
         segments.sort();
@@ -77,7 +77,7 @@ impl DamagedDirectory {
     /// The last segment with records in it.
     fn last(&self) -> &Path {
         let used = |path: &&PathBuf| {
-            let bytes = fs::read(path).expect("it can be read");
+            let bytes = fs::read(path).expect("the file is readable");
             bytes[32..].iter().any(|byte| *byte != 0)
         };
         self.segments.iter().rfind(used).expect("there are records")
@@ -89,27 +89,27 @@ fn flip(file: &Path, offset: u64) {
         .read(true)
         .write(true)
         .open(file)
-        .expect("it is there");
+        .expect("the file exists");
     let mut byte = [0];
     opened
         .read_exact_at(&mut byte, offset)
         .expect("it is long enough");
     opened
         .write_all_at(&[byte[0] ^ 4], offset)
-        .expect("it can be written");
+        .expect("a writable file");
 }
 
 fn put(file: &Path, offset: u64, bytes: &[u8]) {
     let opened = fs::OpenOptions::new().write(true).open(file);
     opened
-        .expect("it is there")
+        .expect("it exists")
         .write_all_at(bytes, offset)
-        .expect("it can be written");
+        .expect("a writable file");
 }
 
-/// Makes a seal or a segment one of a newer format: its checksum holds.
+/// Changes the version of a seal or a segment to a newer one, with a valid checksum.
 fn newer(file: &Path, is_seal: bool) {
-    let mut bytes = fs::read(file).expect("it can be read");
+    let mut bytes = fs::read(file).expect("the file is readable");
     bytes[8..12].copy_from_slice(&9_u32.to_le_bytes());
     let head = if is_seal { 8..12 } else { 0..12 };
     let end = if is_seal { bytes.len() } else { 32 };
@@ -120,18 +120,18 @@ fn newer(file: &Path, is_seal: bool) {
 fn shorten(file: &Path, len: u64) {
     let opened = fs::OpenOptions::new().write(true).open(file);
     opened
-        .expect("it is there")
+        .expect("it exists")
         .set_len(len)
         .expect("it can be cut");
 }
 
 fn remove(file: &Path) {
-    fs::remove_file(file).expect("it is there");
+    fs::remove_file(file).expect("the file exists");
 }
 
-/// The end of what is used of a segment.
+/// The end of the used part of a segment.
 fn used(file: &Path) -> u64 {
-    let bytes = fs::read(file).expect("it can be read");
+    let bytes = fs::read(file).expect("the file is readable");
     let last = bytes
         .iter()
         .rposition(|byte| *byte != 0)
@@ -139,18 +139,18 @@ fn used(file: &Path) -> u64 {
     last as u64 + 1
 }
 
-/// Moves what has this name away, and leaves a link to it.
+/// Moves the file of this name away, and leaves a link to it.
 fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
     let away = tempfile::tempdir_in(made.data.parent().expect("it is in a directory"));
-    let away = away.expect("it can be made").keep().join("away");
+    let away = away.expect("it can be created").keep().join("away");
     let path = made.data.join(name);
-    fs::rename(&path, &away).expect("it is there");
-    std::os::unix::fs::symlink(&away, &path).expect("a link can be made");
+    fs::rename(&path, &away).expect("it exists");
+    std::os::unix::fs::symlink(&away, &path).expect("a link");
 }
 
 type Plant = fn(&DamagedDirectory);
 
-/// What is done, with which status `inspect` ends, and what it says.
+/// A case: the damage, the exit status of `inspect`, and parts of its output.
 const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     (
         "nothing",
@@ -184,7 +184,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "a file too many in a snapshot",
-        |made| fs::write(made.slot(made.older, "stray"), "x").expect("it can be written"),
+        |made| fs::write(made.slot(made.older, "stray"), "x").expect("a writable file"),
         1,
         &["stray was not there when it was sealed"],
     ),
@@ -308,7 +308,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "a segment that was being prepared",
-        |made| fs::write(made.data.join("journal/00000099.tmp"), "x").expect("it can be written"),
+        |made| fs::write(made.data.join("journal/00000099.tmp"), "x").expect("a writable file"),
         0,
         &["00000099.tmp is not a segment"],
     ),
@@ -316,10 +316,10 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a pipe for a lock",
         |made| {
             let lock = made.data.join("lock");
-            fs::remove_file(&lock).expect("it is there");
+            fs::remove_file(&lock).expect("the file exists");
             let mode = rustix::fs::Mode::from_raw_mode(0o600);
             rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, mode, 0)
-                .expect("it can be made");
+                .expect("the node can be created");
         },
         3,
         &["would be refused", "lock: it is not a file"],
@@ -339,7 +339,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     (
         "a link for a segment",
         |made| {
-            let last = made.segments.last().expect("there is one");
+            let last = made.segments.last().expect("a segment exists");
             linked(made, last.strip_prefix(&made.data).expect("it is inside"));
         },
         3,
@@ -360,13 +360,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "no journal",
-        |made| fs::remove_dir_all(made.data.join("journal")).expect("it is there"),
+        |made| fs::remove_dir_all(made.data.join("journal")).expect("the directory exists"),
         3,
         &["would be refused", "ends at sequence number 0"],
     ),
     (
         "no snapshots",
-        |made| fs::remove_dir_all(made.data.join("snapshots")).expect("it is there"),
+        |made| fs::remove_dir_all(made.data.join("snapshots")).expect("the directory exists"),
         3,
         &["would be refused", "are gone"],
     ),
@@ -374,7 +374,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
 
 #[test]
 fn each_planted_damage_is_named_and_nothing_is_changed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let made = files.path().join("made");
     make(&made);
     assert!(
@@ -401,7 +401,7 @@ fn each_planted_damage_is_named_and_nothing_is_changed() {
     }
 }
 
-/// A start does with a directory what `inspect` said that it would.
+/// A start does with a directory what `inspect` reported.
 fn does_what_was_said(data: &Path, what: &str, found: &Value) {
     let start = &found["start"];
     let node = match Node::open(directory::settings(data)) {
@@ -423,17 +423,17 @@ fn does_what_was_said(data: &Path, what: &str, found: &Value) {
     assert_eq!(start["snapshot"], snapshot.unwrap_or_default(), "{what}");
     let entries = node::entries(&handle);
     let owners = entries.iter().filter(|entry| entry.place == 1).count();
-    let actors = found["actors"].as_array().expect("they are a list");
+    let actors = found["actors"].as_array().expect("a list");
     let locks = actors.iter().find(|actor| actor["name"] == "lock");
     let locks = locks.expect("it is one of them");
     assert_eq!(locks["owners"], owners, "{what}");
     assert_eq!(locks["contenders"], entries.len() - owners, "{what}");
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
 fn what_is_held_under_a_key_is_shown() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     make(files.path());
     let output = inspect(files.path(), &["--key", "odd"]);
     let text = said(&output);
@@ -449,7 +449,7 @@ fn what_is_held_under_a_key_is_shown() {
     assert!(!held.contains("\"owner 2\""), "{held}");
     assert!(
         story.contains("lock granted key=odd index=150"),
-        "its story is told"
+        "its history is shown"
     );
     let absent = said(&inspect(files.path(), &["--key", r"no\x00ne"]));
     assert!(
@@ -469,11 +469,11 @@ fn what_is_held_under_a_key_is_shown() {
 
 #[test]
 fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let refused = |path: &Path, why: &str| {
         for subcommand in ["inspect", "replay"] {
             let output = sexton().arg(subcommand).arg(path).output();
-            let output = output.expect("it runs");
+            let output = output.expect("the command runs");
             let said = said(&output);
             assert_eq!(output.status.code(), Some(3), "{subcommand}: {said}");
             assert!(said.contains("failed to"), "{subcommand}: {said}");
@@ -483,18 +483,18 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     };
     refused(files.path(), "it is empty");
     refused(&files.path().join("absent"), "there is no such");
-    fs::write(files.path().join("notes"), "x").expect("it can be written");
+    fs::write(files.path().join("notes"), "x").expect("a writable file");
     refused(files.path(), "it is not a data directory");
     let file = inspect(&files.path().join("notes"), &[]);
     assert_eq!(file.status.code(), Some(3));
     assert!(said(&file).contains("it is a file"), "{}", said(&file));
 }
 
-/// Where nothing was ever written, nothing was left in order either.
+/// Where nothing was ever written, there was no clean stop either.
 #[test]
 fn a_directory_without_a_past_has_no_end_to_speak_of() {
-    let files = tempfile::tempdir().expect("a directory can be made");
-    fs::create_dir(files.path().join("journal")).expect("a folder can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(files.path().join("journal")).expect("a new directory");
     let (status, found) = json(files.path());
     assert_eq!((status, &found["start"]["clean"]), (Some(0), &Value::Null));
     let text = said(&inspect(files.path(), &[]));
@@ -506,11 +506,11 @@ fn a_directory_without_a_past_has_no_end_to_speak_of() {
 
 #[test]
 fn a_directory_in_use_is_read_as_it_is() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let flags = [
         "--data",
-        data.to_str().expect("a plain name"),
+        data.to_str().expect("UTF-8"),
         "--checkpoint-every",
         "500",
     ];
@@ -518,14 +518,14 @@ fn a_directory_in_use_is_read_as_it_is() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client = Client::connect(daemon.lockserver()).expect("it is let in");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             for number in 0_u32.. {
                 if over.load(Ordering::Relaxed) {
                     break;
                 }
                 let index = (number % 5000).to_string();
                 let asked = request("key", &index, &number.to_string(), (60, 60, 0));
-                client.number(&asked).expect("it answers");
+                client.number(&asked).expect("an answer");
             }
         });
         for look in 0..10 {
@@ -542,20 +542,20 @@ fn a_directory_in_use_is_read_as_it_is() {
     assert_eq!(found["running"], Value::Null);
 }
 
-/// What somebody else may make up in the name of a file is shown in its own line, and steers nothing.
+/// A file name made up by another user is shown in its own line, and cannot affect the output.
 #[test]
 fn names_of_files_cannot_steer_a_terminal() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path();
-    fs::create_dir_all(data.join("snapshots/a")).expect("a folder can be made");
-    fs::create_dir(data.join("journal")).expect("a folder can be made");
+    fs::create_dir_all(data.join("snapshots/a")).expect("a new directory");
+    fs::create_dir(data.join("journal")).expect("a new directory");
     for folder in ["snapshots/a", "journal"] {
         let name = "\u{1b}[31mx\nsnapshot a   sealed and intact";
-        fs::write(data.join(folder).join(name), "x").expect("a file can be made");
+        fs::write(data.join(folder).join(name), "x").expect("a new file");
     }
     let output = inspect(data, &[]);
     let all = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8(all).expect("it is text");
+    let text = String::from_utf8(all).expect("UTF-8");
     assert!(text.contains("[31mx"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
     assert!(!text.contains("\nsnapshot a   sealed"), "{text:?}");

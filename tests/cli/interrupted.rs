@@ -1,5 +1,5 @@
-//! Commands that are interrupted or killed in the middle: a backup has its name only when it is whole, and what was made
-//! on the way is gone soon after.
+//! Commands that are interrupted or killed: a backup only has its name when it is complete, and intermediate files are removed
+//! soon after.
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory;
@@ -10,20 +10,20 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Rounds in which a command may come to its end before the signal does.
+/// Rounds in which a command may end before it gets the signal.
 const ROUNDS_MAX: u32 = 200;
 
 fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("it can be read");
+    let entries = fs::read_dir(folder).expect("the directory is readable");
     let name = |entry: std::io::Result<fs::DirEntry>| {
-        let name = entry.expect("it can be read").file_name();
-        name.into_string().expect("a plain name")
+        let name = entry.expect("the directory is readable").file_name();
+        name.into_string().expect("UTF-8")
     };
     entries.map(name).collect()
 }
 
-/// Whether a signal means anything to what this process starts: a shell's background jobs do not hear SIGINT.
-#[expect(clippy::print_stdout, reason = "what is left out is said")]
+/// Whether a signal has an effect on processes started here: a shell's background jobs ignore SIGINT.
+#[expect(clippy::print_stdout, reason = "skipped parts are reported")]
 fn is_heard(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("the system has it");
     let ignored = status
@@ -33,32 +33,35 @@ fn is_heard(signal: Signal) -> bool {
         .expect("a mask of signals");
     let heard = ignored & (1 << (signal.as_raw() - 1)) == 0;
     if !heard {
-        println!("left out: {signal:?} is ignored here");
+        println!("skipped: {signal:?} is ignored here");
     }
     heard
 }
 
-/// Sends a signal as soon as something is made in the folder.
+/// Sends a signal as soon as something is created in the directory.
 fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let mut child = quiet.stderr(Stdio::null()).spawn().expect("it starts");
+    let mut child = quiet
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command starts");
     while names(folder).is_empty() {
-        if let Some(status) = child.try_wait().expect("it is our child") {
+        if let Some(status) = child.try_wait().expect("our child") {
             return status;
         }
     }
-    // One that has ended is not waited for yet: the signal reaches nobody else.
-    kill_process(Pid::from_child(&child), signal).expect("it is there");
-    child.wait().expect("it is our child")
+    // A process that has ended is not reaped yet, so the signal reaches no other process.
+    kill_process(Pid::from_child(&child), signal).expect("a live process");
+    child.wait().expect("our child")
 }
 
 #[test]
 fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (data, copies) = (files.path().join("data"), files.path().join("copies"));
     directory::make(&data);
-    fs::create_dir(&copies).expect("it can be made");
-    let shown = data.to_str().expect("a plain name");
+    fs::create_dir(&copies).expect("a new directory");
+    let shown = data.to_str().expect("UTF-8");
     let daemon = Daemon::serve(&["--data", shown]);
     let copy = copies.join("copy");
     let signals = [Signal::INT, Signal::TERM, Signal::KILL];
@@ -68,16 +71,16 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
             let mut command = sexton();
             command.arg("backup").arg(&copy).arg("--data").arg(&data);
             let status = interrupt(command, &copies, signal);
-            until("nothing half made is there", || {
+            until("nothing incomplete is left", || {
                 names(&copies)
                     .iter()
                     .all(|name| name == "copy")
                     .then_some(())
             });
             if copy.exists() {
-                // It came to its end: then it is whole.
+                // It has ended: then the backup is complete.
                 let inspected = sexton().arg("inspect").arg(&copy).output();
-                let inspected = inspected.expect("it runs");
+                let inspected = inspected.expect("the command runs");
                 assert_eq!(inspected.status.code(), Some(0), "{inspected:?}");
                 let said = String::from_utf8_lossy(&inspected.stdout).into_owned();
                 assert!(said.contains("would load snapshot"), "{said}");
@@ -94,10 +97,10 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
 
 #[test]
 fn copies_of_an_interrupted_look_are_removed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (data, scratch) = (files.path().join("data"), files.path().join("scratch"));
     directory::make(&data);
-    fs::create_dir(&scratch).expect("it can be made");
+    fs::create_dir(&scratch).expect("a new directory");
     let all = [
         ("inspect", Signal::INT),
         ("replay", Signal::TERM),

@@ -1,8 +1,8 @@
-//! `sexton lease`: one pass at a time, no more often than once a period, and a whole one after every request, whoever is killed.
+//! `sexton lease`: one pass at a time, no more often than once a period, and a whole one after every request, whatever is killed.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, done};
@@ -14,14 +14,14 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Writes a line when it begins and one when it ends, and runs until a file says that it may end.
+/// Writes a line when it begins and one when it ends, and runs until a file allows it to end.
 const PASS: &str = r#"
 echo "begin $$ $2" >> "$1"
 while [ ! -e "$1.end" ]; do sleep 0.02; done
 echo "end $$ $2" >> "$1"
 "#;
 
-/// Passes of a lease, and where they say what they do.
+/// Passes of a lease, and the file to which they write.
 struct Passes {
     tree: Tree,
     log: PathBuf,
@@ -34,13 +34,13 @@ impl Passes {
         Self { tree, log }
     }
 
-    /// Asks for a pass, in the foreground.
+    /// Requests a pass, in the foreground.
     fn ask(&self, flags: &[&str], word: &str) -> Child {
         let mut command = self.tree.command(&["lease", "run", "k"]);
         command.args(flags).args(["--", "sh", "-c", PASS, "sh"]);
         command.arg(&self.log).arg(word);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("it runs")
+        command.spawn().expect("the command starts")
     }
 
     fn lines(&self) -> Vec<String> {
@@ -48,7 +48,7 @@ impl Passes {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The words of the passes that began, in order.
+    /// The names of the passes that began, in order.
     fn begun(&self) -> Vec<String> {
         let lines = self.lines().into_iter();
         let begun = lines.filter(|line| line.starts_with("begin"));
@@ -62,7 +62,7 @@ impl Passes {
         let lines = self.lines();
         let line = lines.iter().rev().find(|line| line.starts_with("begin"));
         let pid = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
-        Pid::from_raw(pid.expect("it says its PID")).expect("a PID")
+        Pid::from_raw(pid.expect("a PID")).expect("a PID")
     }
 
     fn wait_for(&self, words: &[&str]) {
@@ -71,9 +71,9 @@ impl Passes {
         });
     }
 
-    /// Lets the pass that runs end, and those after it.
+    /// Lets the running pass end, and those after it.
     fn let_end(&self) {
-        std::fs::write(self.end(), "").expect("it can be written");
+        std::fs::write(self.end(), "").expect("a writable file");
     }
 
     fn end(&self) -> PathBuf {
@@ -106,23 +106,23 @@ impl Passes {
 
 impl Drop for Passes {
     fn drop(&mut self) {
-        // Also where the test failed.
+        // Also if the test failed.
         drop(std::fs::write(self.end(), ""));
     }
 }
 
-/// Whether it runs: a zombie does not.
+/// Whether it is running: a zombie is not.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|it| !it.contains("State:\tZ"))
 }
 
 fn show(tree: &Tree, name: &str) -> Value {
     let printed = tree.well(&["lease", "show", name, "--json"]);
-    serde_json::from_str(&printed).expect("it is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 fn ended(child: Child) -> CommandOutput {
-    done(child.wait_with_output().expect("it is ours"))
+    done(child.wait_with_output().expect("our child"))
 }
 
 fn is_next(passes: &Passes) -> Option<()> {
@@ -135,7 +135,7 @@ fn it_ends_as_its_command_and_hands_on_its_streams() {
     let script =
         "echo out $SEXTON_LEASE $HERE; echo err >&2; test \"$SEXTON_FENCE\" -gt 0 && exit 7";
     let mut command = tree.command(&["lease", "run", "k", "--", "sh", "-c", script]);
-    let said = done(command.env("HERE", "there").output().expect("it runs"));
+    let said = done(command.env("HERE", "there").output().expect("it starts"));
     assert_eq!(
         (said.status, said.out.as_str()),
         (7, "out k there\n"),
@@ -180,7 +180,7 @@ fn who_never_waits_is_turned_away_and_says_so() {
     let said = ended(passes.ask(&["--no-delay"], "second"));
     assert_eq!(said.status, 0, "{said:?}");
     assert!(said.err.contains("not its turn"), "{said:?}");
-    // Beside the lease, it runs at once.
+    // Without the lease, it runs immediately.
     let said = passes.tree.run(&[
         "lease",
         "run",
@@ -199,7 +199,7 @@ fn who_never_waits_is_turned_away_and_says_so() {
         (said.status, said.out.as_str(), said.err.as_str()),
         (0, "", "")
     );
-    assert_eq!(passes.show()["next"], Value::Null, "nobody asked");
+    assert_eq!(passes.show()["next"], Value::Null, "no request was made");
     passes.let_end();
     assert_eq!(ended(first).status, 0);
     assert_eq!(passes.begun(), ["first"]);
@@ -220,13 +220,13 @@ fn a_lease_that_is_disabled_runs_nothing_until_it_is_enabled() {
     assert!(said.err.contains("disabled"), "{said:?}");
     assert_eq!(passes.tree.run(&["lease", "check", "k"]).status, 1);
     passes.let_end();
-    assert_eq!(ended(first).status, 0, "the pass that runs goes on");
+    assert_eq!(ended(first).status, 0, "the running pass continues");
     passes.tree.well(&["lease", "enable", "k"]);
     assert_eq!(ended(passes.ask(&[], "third")).status, 0);
     assert_eq!(passes.begun(), ["first", "third"]);
 }
 
-/// Who is killed while a pass runs and another is next.
+/// The process that is killed while a pass runs and another is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     /// The caller whose pass runs.
@@ -247,11 +247,11 @@ fn killed(whom: &[Killed]) {
     until("the second is next", || is_next(&passes));
     for whom in whom {
         match whom {
-            Killed::Run => first.kill().expect("it runs"),
-            Killed::Next => second.kill().expect("it runs"),
-            Killed::Command => kill_process(passes.pid(), Signal::KILL).expect("it runs"),
+            Killed::Run => first.kill().expect("a live process"),
+            Killed::Next => second.kill().expect("a live process"),
+            Killed::Command => kill_process(passes.pid(), Signal::KILL).expect("a live process"),
             Killed::Keeper => passes.tree.kill_keeper(),
-            Killed::Coordinator => passes.tree.daemon.take().expect("one runs").kill(),
+            Killed::Coordinator => passes.tree.daemon.take().expect("a server").kill(),
         }
     }
     if passes.tree.daemon.is_none() {
@@ -261,7 +261,7 @@ fn killed(whom: &[Killed]) {
         let lease = passes.show();
         assert_eq!(
             lease["current"]["running"], true,
-            "its command lives: {lease}"
+            "its command is alive: {lease}"
         );
         assert_eq!(passes.begun(), ["first"]);
     }
@@ -317,13 +317,13 @@ fn a_kill_of_all_of_them_changes_nothing() {
     ]);
 }
 
-/// Nobody else comes: the coordinator runs the command again by itself when the period is over.
+/// No other caller comes: the coordinator runs the command again by itself when the period is over.
 #[test]
 fn a_pass_that_is_killed_is_made_up_for_without_a_newcomer() {
     let passes = Passes::start();
     let first = passes.ask(&["--period", "300ms"], "first");
     passes.wait_for(&["first"]);
-    kill_process(passes.pid(), Signal::KILL).expect("it runs");
+    kill_process(passes.pid(), Signal::KILL).expect("a live process");
     assert_eq!(ended(first).status, 128 + 9);
     passes.wait_for(&["first", "first"]);
     passes.let_end();
@@ -434,7 +434,7 @@ fn a_pass_that_runs_too_long_is_stopped() {
     assert_eq!(first.status, 128 + 15, "{first:?}");
     let lease = passes.show();
     assert_eq!(lease["current"]["signal"], 15, "{lease}");
-    assert_eq!(lease["owed"], false, "it has had its time: {lease}");
+    assert_eq!(lease["owed"], false, "it ran for the allowed time: {lease}");
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn a_lease_of_fossil_is_read_and_printed() {
         tree.well(&["lease", "import", "repo", text])
     };
     tree.well(&["lease", "set", "repo", "period", "60s"]);
-    // None of these live.
+    // None of these is alive.
     let shown = import("4194303 1030 4194302 1090");
     let (_, fossil) = shown.split_once("\n\nnow:        ").expect("it has them");
     let lines: Vec<&str> = fossil.lines().collect();
@@ -458,12 +458,12 @@ fn a_lease_of_fossil_is_read_and_printed() {
     assert_eq!(lines[4], "idNext:     4194302              (done)");
     assert!(import("4194301 abc 34 56").contains("lease:      \"4194301 0 0 0\"\n"));
     assert!(import("").contains("lease:      \"0 0 0 0\"\n"));
-    // This one does.
+    // This one is.
     let sleeper = Command::new("sleep")
         .arg("600")
         .stdin(Stdio::null())
         .spawn();
-    let mut sleeper = sleeper.expect("it runs");
+    let mut sleeper = sleeper.expect("it is running");
     let own = format!("{} 1030 0 0", sleeper.id());
     let shown = import(&own);
     assert!(shown.contains("(exists)"), "{shown}");
@@ -471,8 +471,8 @@ fn a_lease_of_fossil_is_read_and_printed() {
     assert_eq!(said.status, 1, "a pass runs: {said:?}");
     let said = tree.run(&["lease", "reset", "repo"]);
     assert!(said.status == 1 && said.err.contains("--force"), "{said:?}");
-    sleeper.kill().expect("it runs");
-    sleeper.wait().expect("it is ours");
+    sleeper.kill().expect("a live process");
+    sleeper.wait().expect("our child");
     until("its pass is over", || {
         (show(&tree, "repo")["current"]["running"] == false).then_some(())
     });
@@ -502,10 +502,10 @@ fn a_program_that_is_replaced_runs_from_the_next_pass() {
     let program = tree.data.join("program");
     let put = |word: &str| {
         let fresh = tree.data.join("fresh");
-        std::fs::write(&fresh, format!("#!/bin/sh\necho {word}\n")).expect("it can be written");
+        std::fs::write(&fresh, format!("#!/bin/sh\necho {word}\n")).expect("a writable file");
         let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&fresh, mode).expect("it is ours");
-        std::fs::rename(&fresh, &program).expect("it is ours");
+        std::fs::set_permissions(&fresh, mode).expect("our own file");
+        std::fs::rename(&fresh, &program).expect("our own file");
     };
     for word in ["old", "new"] {
         put(word);
@@ -514,7 +514,7 @@ fn a_program_that_is_replaced_runs_from_the_next_pass() {
     }
 }
 
-/// What was asked for before is begun after the next start.
+/// A request from before the stop is begun after the next start.
 #[test]
 fn a_drain_waits_for_the_pass_that_runs_and_begins_no_other() {
     let mut passes = Passes::start();
@@ -526,7 +526,7 @@ fn a_drain_waits_for_the_pass_that_runs_and_begins_no_other() {
     assert!(said.contains(", 1 pass and"), "{said}");
     let said = passes.tree.run(&["lease", "run", "k", "--", "true"]);
     assert!(said.status == 1 && said.err.contains("drain"), "{said:?}");
-    let mut daemon = passes.tree.daemon.take().expect("one runs");
+    let mut daemon = passes.tree.daemon.take().expect("a server");
     assert!(daemon.is_running(), "a pass runs");
     passes.let_end();
     let (status, log) = daemon.end();
@@ -562,7 +562,7 @@ fn of_three_at_once_one_is_turned_away_whichever_it_is() {
     passes.assert_apart();
 }
 
-/// The keeper keeps what 32 callers have. A request is made all the same, and followed.
+/// The keeper keeps the parcels of 32 callers. Further requests are made all the same, and fulfilled.
 #[test]
 fn who_finds_no_room_for_its_streams_runs_without_them() {
     let tree = Tree::start();
@@ -572,7 +572,7 @@ fn who_finds_no_room_for_its_streams_runs_without_them() {
         tree.well(&["lease", "run", name, "--detach", "--", "true"]);
         let mut command = tree.command(&["lease", "run", name, "--", "true"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        waiting.push(command.spawn().expect("it runs"));
+        waiting.push(command.spawn().expect("the command starts"));
     }
     for name in &names {
         let is_next = || show(&tree, name)["next"]["live"].as_bool();
@@ -587,11 +587,11 @@ fn who_finds_no_room_for_its_streams_runs_without_them() {
         "{said:?}"
     );
     for child in &mut waiting {
-        child.kill().expect("it runs");
-        child.wait().expect("it is ours");
+        child.kill().expect("a live process");
+        child.wait().expect("our child");
     }
     let mut tries = 0;
-    until("there is room again", || {
+    until("a parcel is accepted again", || {
         tries += 1;
         let fresh = format!("y{tries}");
         let said = tree.run(&["lease", "run", &fresh, "--", "echo", "kept"]);

@@ -1,8 +1,8 @@
-//! Ctrl-C of `sexton lease run` while it waits gives its place back; other requests that rely on it are made up for.
+//! Ctrl-C of a `sexton lease run` that waits withdraws its request; other requests that rely on the pass are still fulfilled.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::done;
@@ -40,13 +40,13 @@ impl Waiting {
         until(what, || is_so(&self.lease()).then_some(()));
     }
 
-    /// Asks for another pass, and ends that command by a signal when it is next.
+    /// Requests another pass, and ends that command by a signal when it is next.
     fn interrupted(&self, signal: Signal, before: impl FnOnce()) -> Output {
         let next = ask(&self.tree, "echo pass >> passes");
-        self.until("somebody is next", |lease| lease["next"]["live"] == true);
+        self.until("a request is next", |lease| lease["next"]["live"] == true);
         before();
-        kill_process(Pid::from_child(&next), signal).expect("it is ours");
-        next.wait_with_output().expect("it is ours")
+        kill_process(Pid::from_child(&next), signal).expect("a permitted signal");
+        next.wait_with_output().expect("our child")
     }
 
     fn passes(&self) -> PathBuf {
@@ -54,15 +54,15 @@ impl Waiting {
     }
 
     fn end_first(&mut self) {
-        std::fs::write(self.tree.data.join("end"), "").expect("it can be written");
-        let ended = self.first.wait().expect("it is ours");
+        std::fs::write(self.tree.data.join("end"), "").expect("a writable file");
+        let ended = self.first.wait().expect("our child");
         assert_eq!(ended.code(), Some(0));
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Also where the test failed.
+        // Also if the test failed.
         drop(std::fs::write(self.tree.data.join("end"), ""));
         drop(self.first.kill());
         drop(self.first.wait());
@@ -73,7 +73,7 @@ fn ask(tree: &Tree, script: &str) -> Child {
     let mut command = tree.command(&["lease", "run", "k", "--period", "1ms", "--", "sh", "-c"]);
     command.arg(script).current_dir(&tree.data);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("it runs")
+    command.spawn().expect("the command starts")
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_pass_on_which_others_rely_comes_all_the_same() {
     assert!(said.err.contains("others rely on a pass"), "{said:?}");
     waiting.end_first();
     waiting.until("the pass has run", |lease| lease["whole"] == 2);
-    let passes = std::fs::read_to_string(waiting.passes()).expect("it ran");
+    let passes = std::fs::read_to_string(waiting.passes()).expect("the command wrote the file");
     assert_eq!(passes, "pass\n");
 }
 

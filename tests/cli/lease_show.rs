@@ -1,11 +1,11 @@
-//! What is shown of leases: in `status` and `top`, and in log files.
+//! How leases are shown: in `status` and `top`, and in log files.
 
 use crate::patience::until;
 use crate::tree::Tree;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A lease with a pass that runs, one that is next, and a date.
+/// A lease with a running pass, one that is next, and a date.
 fn busy() -> Tree {
     let tree = Tree::start();
     let detach = |script: &str| {
@@ -42,12 +42,12 @@ fn top_shows_the_same() {
     assert!(line.contains("sh -c") && line.contains(" s "), "{frame}");
     assert!(frame.contains("1 lease "), "{frame}");
     let sample = tree.well(&["top", "--once", "--json"]);
-    let sample: Value = serde_json::from_str(&sample).expect("it is JSON");
+    let sample: Value = serde_json::from_str(&sample).expect("valid JSON");
     let name = sample.pointer("/leases/0/name").and_then(Value::as_str);
     assert_eq!(name, Some("sync"));
 }
 
-/// Lines of a log file without their dates, once there are as many.
+/// Lines of a log file without their dates, once there are this many.
 fn lines(log: &PathBuf, count: usize) -> Vec<String> {
     until("the log has its lines", || {
         let text = std::fs::read_to_string(log).ok()?;
@@ -61,7 +61,7 @@ fn lines(log: &PathBuf, count: usize) -> Vec<String> {
     })
 }
 
-/// A line without how long the pass took, and without its token.
+/// A line without the duration of the pass, and without its token.
 fn timeless(line: &str) -> String {
     let is_number = |word: &&str| word.parse::<u64>().is_ok();
     let words: Vec<&str> = line.split(' ').collect();
@@ -98,7 +98,7 @@ fn a_log_file_has_a_line_for_each_pass_as_it_begins_and_as_it_ends() {
     let told: Vec<String> = told.iter().map(|line| timeless(line)).collect();
     let ended = "my-sync 1 alerts 3 mails elapse-time N ms exit 2";
     assert_eq!(told, ["my-sync began token N", ended]);
-    // A flag beats the setting; in the foreground its output is its caller's, who alone knows what it counts.
+    // A flag overrides the setting; in the foreground the output belongs to the caller, so the counts in it are not known.
     let run = ["lease", "run", "my sync", "--logfile", &file(&flag)];
     tree.well(
         &[

@@ -13,9 +13,10 @@ fn of_many_commands_of_one_shell_one_holds_the_lock() {
     let acquire = || {
         let mut command = coordinator.command(&["lock", "acquire", "y", "--json"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("it starts")
+        command.spawn().expect("the command starts")
     };
-    let all = [acquire(), acquire(), acquire()].map(|it| it.wait_with_output().expect("it ends"));
+    let all = [acquire(), acquire(), acquire()]
+        .map(|it| it.wait_with_output().expect("the process ends"));
     let granted = all.iter().filter(|output| output.status.success());
     assert_eq!(granted.count(), 1, "{all:?}");
     for refused in all.into_iter().filter(|output| !output.status.success()) {
@@ -23,7 +24,7 @@ fn of_many_commands_of_one_shell_one_holds_the_lock() {
         assert_eq!(refused.status, 1);
         assert!(
             refused.err.contains("holds the lock") && !refused.err.contains("place"),
-            "who waits for nothing stands nowhere: {refused:?}"
+            "without a wait there is no position: {refused:?}"
         );
     }
 }
@@ -33,10 +34,10 @@ fn key_and_token_are_enough_for_whoever_has_them() {
     let coordinator = Coordinator::start(&[]);
     let granted = coordinator.json(&["lock", "acquire", "backup", "--ttl", "600"]);
     let token = granted["token"].to_string();
-    let owner = granted["owner"].as_str().expect("text").to_owned();
+    let owner = granted["owner"].as_str().expect("a string").to_owned();
     assert!(
         owner.contains('@') && owner.contains(':'),
-        "a list says whose it is: {owner}"
+        "a list shows the owner: {owner}"
     );
     assert_eq!(
         coordinator.well(&["lock", "owner", "backup"]),
@@ -58,7 +59,7 @@ fn key_and_token_are_enough_for_whoever_has_them() {
         );
     }
     let another = release(&["--token", &token, "--owner", "another"]);
-    assert_eq!(another.status, 1, "an owner that is named must fit");
+    assert_eq!(another.status, 1, "an owner that is given must match");
     let nobody = release(&[]);
     assert_eq!(nobody.status, 2, "{nobody:?}");
     assert!(nobody.err.contains("--token"), "{nobody:?}");
@@ -95,10 +96,10 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
     coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
     let mut by_environment = coordinator.command(&["lock", "acquire", "a", "7"]);
     by_environment.env("SEXTON_OWNER", "two");
-    let other = done(by_environment.output().expect("it runs"));
+    let other = done(by_environment.output().expect("the command runs"));
     assert!(
         other.out.starts_with("acquired as two"),
-        "an index is a lock of its own: {other:?}"
+        "each index is a separate lock: {other:?}"
     );
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two"]);
     assert_eq!((held.status, held.out.as_str()), (1, ""));
@@ -107,7 +108,7 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
         "{held:?}"
     );
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two", "--json"]);
-    let problem: Value = serde_json::from_str(&held.out).expect("it is JSON");
+    let problem: Value = serde_json::from_str(&held.out).expect("valid JSON");
     assert_eq!((held.status, &problem["reason"]), (1, &"held".into()));
     assert_eq!(
         coordinator.well(&["lock", "release-all", "--owner", "one"]),
@@ -126,8 +127,8 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     let wait = |owner: &str| {
         let mut command = coordinator.command(&["lock", "acquire", "a", "--wait", "600"]);
         command.args(["--owner", owner]).stdout(Stdio::piped());
-        let waiting = command.spawn().expect("it starts");
-        until("it stands in line", || {
+        let waiting = command.spawn().expect("the command starts");
+        until("it is in line", || {
             let place = coordinator.run(&["lock", "place", "a", "--owner", owner]);
             (place.status == 0).then_some(())
         });
@@ -137,21 +138,21 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     let passed = wait("three");
     let place = coordinator.well(&["lock", "place", "a", "--owner", "three"]);
     assert_eq!(place, "place 3: it waits\n");
-    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("it runs");
-    interrupted.wait().expect("it ends");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("a live process");
+    interrupted.wait().expect("the process ends");
     until("it is withdrawn", || {
         let place = coordinator.run(&["lock", "place", "a", "--owner", "two"]);
         (place.status == 1).then_some(())
     });
     coordinator.well(&["lock", "release", "a", "--owner", "one"]);
-    let passed = done(passed.wait_with_output().expect("it ends"));
+    let passed = done(passed.wait_with_output().expect("the process ends"));
     assert!(
         passed.status == 0 && passed.out.starts_with("acquired as three"),
         "{passed:?}"
     );
 }
 
-/// Ends the coordinator, in good order or as a crash would, and starts it again on the same directory.
+/// Ends the coordinator, cleanly or as a crash would, and starts it again on the same directory.
 fn start_again(coordinator: Coordinator, signal: Signal) -> Coordinator {
     let Coordinator {
         daemon,
@@ -173,7 +174,7 @@ fn a_wait_rides_over_a_restart_and_a_crash() {
         let spawn = |words: &[&str]| {
             let mut command = coordinator.command(words);
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            command.spawn().expect("it starts")
+            command.spawn().expect("the command starts")
         };
         let lock = spawn(&["lock", "acquire", "a", "--owner", "two", "--wait", "3600"]);
         let job = spawn(&["queue", "pop", "q", "--wait", "3600", "--json"]);
@@ -190,7 +191,7 @@ fn a_wait_rides_over_a_restart_and_a_crash() {
         coordinator.well(&["lock", "release", "a", "--owner", "one"]);
         coordinator.well(&["queue", "push", "q", "x"]);
         for (child, words) in [(lock, "acquired as two"), (job, "\"body\":\"x\"")] {
-            let ended = done(child.wait_with_output().expect("it ends"));
+            let ended = done(child.wait_with_output().expect("the process ends"));
             assert_eq!(ended.status, 0, "{signal:?}: {ended:?}");
             assert!(ended.out.contains(words), "{ended:?}");
             assert!(ended.err.contains("the coordinator stopped"), "{ended:?}");
@@ -202,13 +203,16 @@ fn a_wait_rides_over_a_restart_and_a_crash() {
 fn a_stop_that_outlasts_a_wait_is_no_halt() {
     let coordinator = Coordinator::start(&[]);
     let mut command = coordinator.command(&["queue", "pop", "q", "--wait", "2"]);
-    let waiting = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let waiting = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     until("it waits", || {
         (coordinator.json(&["status"])["queues"]["waiting"] == 1).then_some(())
     });
     coordinator.daemon.signal(Signal::TERM);
     coordinator.daemon.end();
-    let ended = done(waiting.wait_with_output().expect("it ends"));
+    let ended = done(waiting.wait_with_output().expect("the process ends"));
     assert_eq!(ended.status, 3, "{ended:?}");
     assert!(
         ended.err.contains("stopped and did not come back"),
@@ -226,9 +230,12 @@ fn a_holder_watches_its_lock() {
     let still = coordinator.run(&[&watch[..], &["--wait", "0"]].concat());
     assert_eq!((still.status, still.out.as_str()), (1, ""));
     let mut command = coordinator.command(&watch);
-    let watching = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let watching = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     coordinator.well(&["lock", "release", "a", "--owner", "one"]);
-    let lost = done(watching.wait_with_output().expect("it ends"));
+    let lost = done(watching.wait_with_output().expect("the process ends"));
     assert_eq!((lost.status, lost.out.as_str()), (0, "lost\n"));
 }
 
@@ -298,7 +305,13 @@ fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
 #[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let run = |words: &[&str]| done(command(files.path(), words).output().expect("it runs"));
+    let run = |words: &[&str]| {
+        done(
+            command(files.path(), words)
+                .output()
+                .expect("the command runs"),
+        )
+    };
     for words in [
         &["lock"][..],
         &["lock", "acquire"],

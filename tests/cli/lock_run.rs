@@ -1,4 +1,4 @@
-//! `sexton lock run`: nobody else has the lock while anything of the command lives, whoever is killed.
+//! `sexton lock run`: no other client has the lock while any process of the command is alive, whatever is killed.
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, sexton, text};
@@ -11,7 +11,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Runs until its file is gone. It says that it began, and is found by its PID in a file.
+/// Runs until its file is removed. It reports its beginning, and writes its PID to a file.
 const HOLDS: &str = r#"
 echo $$ > "$1.pid"
 mkdir "$1" || { echo beside another >> "$1.wrong"; exit 99; }
@@ -19,7 +19,7 @@ while [ ! -e "$1.end" ]; do sleep 0.02; done
 rmdir "$1"
 "#;
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     Run,
@@ -28,7 +28,7 @@ enum Killed {
     Keeper,
 }
 
-/// A holder of a lock, and where it says that it holds it.
+/// A holder of a lock, and the file in which it reports so.
 struct Holder {
     run: Child,
     place: PathBuf,
@@ -42,7 +42,7 @@ impl Holder {
             .arg(&place)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let run = command.spawn().expect("it runs");
+        let run = command.spawn().expect("the command starts");
         let holder = Self { run, place };
         until("it holds the lock", || holder.place.exists().then_some(()));
         holder
@@ -55,19 +55,19 @@ impl Holder {
     }
 
     fn command(&self) -> Pid {
-        let pid = std::fs::read_to_string(self.beside(".pid")).expect("it says its PID");
+        let pid = std::fs::read_to_string(self.beside(".pid")).expect("a PID");
         Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID")
     }
 
     fn end(&mut self) -> Option<i32> {
-        std::fs::write(self.beside(".end"), "").expect("it can be written");
-        self.run.wait().expect("it is ours").code()
+        std::fs::write(self.beside(".end"), "").expect("a writable file");
+        self.run.wait().expect("our child").code()
     }
 }
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Also where the test failed.
+        // Also if the test failed.
         drop(std::fs::write(self.beside(".end"), ""));
         drop(self.run.kill());
         drop(self.run.wait());
@@ -76,7 +76,7 @@ impl Drop for Holder {
 
 fn locks(tree: &Tree) -> Vec<Value> {
     let printed = tree.well(&["lock", "list", "--json"]);
-    let said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let said: Value = serde_json::from_str(&printed).expect("valid JSON");
     said.pointer("/locks")
         .and_then(Value::as_array)
         .expect("a list")
@@ -115,7 +115,7 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
     assert_eq!(said.status, 1, "{said:?}");
     let owner = locks(&tree)[0]["owner"]
         .as_str()
-        .expect("a name")
+        .expect("a string")
         .to_owned();
     let line = format!("{owner} holds the lock, granted or last renewed at 20");
     assert!(said.err.contains(&line), "{said:?}");
@@ -132,12 +132,12 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
         "true",
     ];
     assert_eq!(tree.run(&words).status, 42);
-    assert_eq!(locks(&tree).len(), 1, "nobody stands in line any more");
+    assert_eq!(locks(&tree).len(), 1, "no client is in line any more");
     assert_eq!(holder.end(), Some(0));
     assert_eq!(conflict(&tree).status, 0);
 }
 
-/// The next holder starts when the command is gone, and not before.
+/// The next holder starts when the command has ended, and not before.
 fn killed(whom: &[Killed]) {
     let mut tree = Tree::start();
     let mut holder = Holder::start(&tree, HOLDS);
@@ -153,39 +153,39 @@ fn killed(whom: &[Killed]) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it runs");
+        .expect("the command starts");
     until("the next waits", || (locks(&tree).len() == 2).then_some(()));
     for whom in whom {
         match whom {
-            Killed::Run => holder.run.kill().expect("it runs"),
-            Killed::Command => kill_process(command, Signal::KILL).expect("it runs"),
+            Killed::Run => holder.run.kill().expect("a live process"),
+            Killed::Command => kill_process(command, Signal::KILL).expect("a live process"),
             Killed::Keeper => tree.kill_keeper(),
-            Killed::Coordinator => tree.daemon.take().expect("one runs").kill(),
+            Killed::Coordinator => tree.daemon.take().expect("a server").kill(),
         }
     }
     if tree.daemon.is_none() {
         tree.serve();
     }
     if whom.contains(&Killed::Command) {
-        // What a command leaves when it is killed is no sign that it lives.
-        std::fs::remove_dir(&holder.place).expect("it was there");
+        // A file that a killed command leaves does not show that it is alive.
+        std::fs::remove_dir(&holder.place).expect("the directory exists");
     } else {
         let alive = Path::new("/proc").join(command.as_raw_nonzero().to_string());
         assert!(
             alive.exists() && !next.exists(),
-            "nobody has the lock beside it"
+            "no other client has the lock"
         );
         let listed = locks(&tree);
         assert_eq!(listed.len(), 2, "{listed:?}");
-        std::fs::write(holder.beside(".end"), "").expect("it can be written");
+        std::fs::write(holder.beside(".end"), "").expect("a writable file");
     }
     until("the next runs", || next.exists().then_some(()));
-    assert!(waiting.wait().expect("it is ours").success());
+    assert!(waiting.wait().expect("our child").success());
     assert!(
         !holder.beside(".wrong").exists(),
-        "two held the lock at a time"
+        "two held the lock at the same time"
     );
-    until("nobody holds it", || locks(&tree).is_empty().then_some(()));
+    until("the lock is free", || locks(&tree).is_empty().then_some(()));
 }
 
 #[test]
@@ -235,7 +235,10 @@ fn a_coordinator_that_comes_back_is_noted_once() {
     let place = tree.data.join("held");
     let mut command = tree.command(&["lock", "run", "k", "--", "sh", "-c", HOLDS, "sh"]);
     command.arg(&place).stdout(Stdio::null());
-    let run = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    let run = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     until("it holds the lock", || place.exists().then_some(()));
     // The command and the lock are watched by a request each.
     until("both wait beside this request", || {
@@ -243,8 +246,8 @@ fn a_coordinator_that_comes_back_is_noted_once() {
         (status["http"]["active"].as_u64() >= Some(3)).then_some(())
     });
     tree.again(|| {});
-    std::fs::write(tree.data.join("held.end"), "").expect("it can be written");
-    let said = done(run.wait_with_output().expect("it is ours"));
+    std::fs::write(tree.data.join("held.end"), "").expect("a writable file");
+    let said = done(run.wait_with_output().expect("our child"));
     assert_eq!(said.status, 0, "{said:?}");
     assert_eq!(
         said.err.matches("the coordinator stopped").count(),
@@ -284,8 +287,12 @@ fn what_a_command_leaves_holds_the_lock_on() {
     let said = tree.run(&["lock", "run", "k", "--", "sh", "-c", &script]);
     assert_eq!(said.status, 5, "{said:?}");
     assert!(said.err.contains("still running"), "{said:?}");
-    assert_eq!(conflict(&tree).status, 1, "what it left runs on");
-    std::fs::write(format!("{}.end", text(&place)), "").expect("it can be written");
+    assert_eq!(
+        conflict(&tree).status,
+        1,
+        "the process that it left is still running"
+    );
+    std::fs::write(format!("{}.end", text(&place)), "").expect("a writable file");
     let said = tree.run(&["lock", "run", "--wait", "20", "k", "--", "true"]);
     assert_eq!(said.status, 0, "{said:?}");
 }
@@ -303,7 +310,7 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
         .stderr(Stdio::null())
         .spawn();
     let mut holder = Holder {
-        run: run.expect("it runs"),
+        run: run.expect("the command runs"),
         place,
     };
     until("it holds the lock", || holder.place.exists().then_some(()));
@@ -314,7 +321,7 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
     };
     until("it is bound to the command", || bound().then_some(()));
     let own = Pid::from_child(&holder.run);
-    kill_process(own, Signal::STOP).expect("it runs");
+    kill_process(own, Signal::STOP).expect("a live process");
     let said = tree.run(&[
         "lock",
         "run",
@@ -327,9 +334,9 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
         "kill -0 $0 2>/dev/null && exit 9; exit 0",
         &holder.command().as_raw_nonzero().to_string(),
     ]);
-    kill_process(own, Signal::CONT).expect("it runs");
-    assert_eq!(said.status, 0, "the command is gone before: {said:?}");
-    assert_eq!(holder.run.wait().expect("it is ours").code(), Some(75));
+    kill_process(own, Signal::CONT).expect("a live process");
+    assert_eq!(said.status, 0, "the command ends first: {said:?}");
+    assert_eq!(holder.run.wait().expect("our child").code(), Some(75));
 }
 
 #[test]
@@ -337,13 +344,13 @@ fn a_lock_that_is_taken_away_takes_the_command_along() {
     let tree = Tree::start();
     let mut holder = Holder::start(&tree, HOLDS);
     assert_eq!(tree.run(&["lock", "release", "--force", "k"]).status, 0);
-    assert_eq!(holder.run.wait().expect("it is ours").code(), Some(75));
+    assert_eq!(holder.run.wait().expect("our child").code(), Some(75));
     let gone = Path::new("/proc").join(holder.command().as_raw_nonzero().to_string());
     until("the command is gone", || (!gone.exists()).then_some(()));
     assert_eq!(
         tree.run(&["lock", "release", "--force", "k"]).status,
         1,
-        "nobody holds it"
+        "the lock is free"
     );
 }
 
@@ -368,13 +375,13 @@ fn over_tcp_a_ttl_is_renewed_while_the_command_runs() {
         "-c",
         "sleep 2.5; echo $SEXTON_FENCE; exit 3",
     ];
-    let said = done(by_url(&daemon, &words).output().expect("it runs"));
+    let said = done(by_url(&daemon, &words).output().expect("the command runs"));
     assert_eq!(said.status, 3, "{said:?}");
     assert!(said.out.trim().parse::<u64>().is_ok(), "{said:?}");
     let said = done(
         by_url(&daemon, &["k", "--", "/nowhere/to/be/found"])
             .output()
-            .expect("it runs"),
+            .expect("the command runs"),
     );
     assert_eq!(said.status, 127, "{said:?}");
 }
@@ -390,7 +397,7 @@ fn over_tcp_a_lock_that_is_lost_stops_the_command_or_says_so() {
             env!("CARGO_BIN_EXE_sexton"),
             daemon.http()
         );
-        let said = done(command.arg(taken).output().expect("it runs"));
+        let said = done(command.arg(taken).output().expect("the command runs"));
         assert_eq!(said.status, status, "{said:?}");
         assert!(said.err.contains(words), "{said:?}");
     }

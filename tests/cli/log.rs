@@ -1,4 +1,4 @@
-//! The log: lines for programs, how much of it there is, and that no secret ever stands in it.
+//! The log: lines for programs, its levels, and the absence of secrets.
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{Client, request};
@@ -26,8 +26,8 @@ fn events(log: &str) -> Vec<Value> {
 }
 
 fn write_token(path: &Path, token: &str) {
-    std::fs::write(path, format!("{token}\n")).expect("a file is written");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::fs::write(path, format!("{token}\n")).expect("a writable file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("our own file");
 }
 
 fn status_code(address: SocketAddr, token: &str) -> String {
@@ -36,9 +36,9 @@ fn status_code(address: SocketAddr, token: &str) -> String {
         "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Connection: close\r\n\r\n"
     );
-    stream.write_all(asked.as_bytes()).expect("it takes it");
+    stream.write_all(asked.as_bytes()).expect("connected");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     answer
         .split_whitespace()
         .nth(1)
@@ -64,16 +64,16 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
         daemon.until_logged("the token file changed and is in force");
         assert_eq!(status_code(http, NEXT), "200");
         assert_eq!(status_code(http, TOKEN), "401");
-        std::fs::write(&token, format!("{TOKEN} {NEXT}")).expect("a file is written");
+        std::fs::write(&token, format!("{TOKEN} {NEXT}")).expect("a writable file");
         daemon.signal(Signal::HUP);
         daemon.until_logged("the old token file stays in force");
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         let lock = request("k", "i", "alice", (600, 60, 0));
         assert_eq!(client.number(&lock).expect("an answer"), 1);
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{log}");
-        assert!(log.contains("DEBUG"), "as much as there is: {log}");
+        assert!(log.contains("DEBUG"), "at the most detailed level: {log}");
         for secret in [TOKEN, NEXT, WRONG] {
             assert!(!log.contains(secret), "{secret} in {log}");
         }
@@ -88,11 +88,11 @@ fn a_program_can_read_the_log_and_the_end() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let flags = ["--data", text(files.path()), "--log-format", "json"];
     let daemon = Daemon::serve(&flags);
-    // A second one fails, and says so in the same way.
-    let output = serve(&flags).output().expect("the program starts");
+    // A second one fails, and reports it in the same format.
+    let output = serve(&flags).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(3));
     let said = events(&String::from_utf8_lossy(&output.stderr));
-    let last = said.last().expect("it says why");
+    let last = said.last().expect("the failure is logged");
     assert_eq!(
         (&last["level"], &last["status"]),
         (&"ERROR".into(), &3.into())
@@ -137,7 +137,7 @@ fn a_filter_says_how_much_of_what() {
     let output = sexton()
         .args(["serve", "--memory", "--log", "inof"])
         .output();
-    let output = output.expect("the program starts");
+    let output = output.expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("not a level"), "{errors}");

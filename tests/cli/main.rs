@@ -1,4 +1,4 @@
-//! The program as a person, a script or a service manager meets it.
+//! The program as used by a person, a script or a service manager.
 
 #![cfg(feature = "cli")]
 

@@ -1,16 +1,16 @@
-//! Completions and man pages come out, and name every command.
+//! Completions and man pages are generated, and name every command.
 
 use crate::daemon::sexton;
 use std::process::Command;
 
 fn said(command: &mut Command) -> String {
-    let output = command.output().expect("the program starts");
+    let output = command.output().expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    String::from_utf8(output.stdout).expect("it is text")
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The commands that `--help` shows.
+/// The commands in `--help`.
 fn commands() -> Vec<String> {
     let help = said(sexton().arg("--help"));
     let (_, list) = help.split_once("Commands:\n").expect("there are commands");
@@ -41,18 +41,18 @@ fn completions_name_every_command_and_flag() {
             assert!(script.contains(flag), "{flag} for {shell}");
         }
     }
-    // Where bash is, it reads its own.
+    // Where bash is installed, it reads its own completions.
     let script = said(sexton().args(["completions", "bash"]));
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton");
     // It is longer than an argument may be.
-    std::fs::write(&file, script).expect("a file is written");
+    std::fs::write(&file, script).expect("a writable file");
     match Command::new("bash").arg("-n").arg(&file).output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        Err(error) => println!("left out: bash reading its completions, {error}"),
+        Err(error) => println!("skipped: bash reading its completions, {error}"),
     }
     let output = sexton().args(["completions", "tcsh"]).output();
-    assert_eq!(output.expect("it starts").status.code(), Some(2));
+    assert_eq!(output.expect("the command runs").status.code(), Some(2));
 }
 
 #[test]
@@ -65,20 +65,20 @@ fn there_is_a_man_page_for_every_command() {
     for name in commands() {
         assert!(page.contains(&name.replace('-', "\\-")), "{name} in {page}");
         let path = pages.join(format!("sexton-{name}.1"));
-        let own = std::fs::read_to_string(&path).expect("there is a page");
+        let own = std::fs::read_to_string(&path).expect("the page exists");
         assert!(own.contains(".SH SYNOPSIS") && own.contains(&name), "{own}");
     }
-    let main = std::fs::read_to_string(pages.join("sexton.1")).expect("there is a page");
+    let main = std::fs::read_to_string(pages.join("sexton.1")).expect("the page exists");
     assert_eq!(main, page, "the same page either way");
-    let serve = std::fs::read_to_string(pages.join("sexton-serve.1")).expect("there is a page");
+    let serve = std::fs::read_to_string(pages.join("sexton-serve.1")).expect("the page exists");
     for words in ["lock\\-entries", "SEXTON_LOCK_ENTRIES", "Exit status"] {
         assert!(serve.contains(words), "{words} in {serve}");
     }
-    // A directory that cannot be made is named.
+    // A directory that cannot be created is named in the error.
     let file = files.path().join("file");
-    std::fs::write(&file, "").expect("a file is written");
+    std::fs::write(&file, "").expect("a writable file");
     let output = sexton().arg("man").arg(file.join("man1")).output();
-    let output = output.expect("it starts");
+    let output = output.expect("the command runs");
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("man1"));
 }

@@ -34,12 +34,12 @@ fn commands(text: &str) -> Vec<String> {
 
 /// Collects the commands named in the Rust files of a directory tree, each with its files.
 fn gather(folder: &Path, found: &mut BTreeMap<String, Vec<String>>) {
-    for entry in std::fs::read_dir(folder).expect("it can be read") {
-        let path = entry.expect("it can be read").path();
+    for entry in std::fs::read_dir(folder).expect("the directory is readable") {
+        let path = entry.expect("the directory is readable").path();
         if path.is_dir() {
             gather(&path, found);
         } else if path.extension().is_some_and(|it| it == "rs") {
-            let text = std::fs::read_to_string(&path).expect("it is text");
+            let text = std::fs::read_to_string(&path).expect("UTF-8");
             for command in commands(&text) {
                 let files = found.entry(command).or_default();
                 files.push(path.display().to_string());
@@ -52,7 +52,7 @@ fn gather(folder: &Path, found: &mut BTreeMap<String, Vec<String>>) {
 /// with a hyphen.
 fn is_there(command: &str) -> bool {
     let words = command.split(' ').chain(["--help"]);
-    let output = sexton().args(words).output().expect("it starts");
+    let output = sexton().args(words).output().expect("the command runs");
     let refusal = String::from_utf8_lossy(&output.stderr);
     output.status.success() || refusal.contains("--help must come before the value")
 }

@@ -1,4 +1,4 @@
-//! Two machines with a network between them, as far as the kernel tells programs: two network namespaces and a pair of virtual
+//! Two machines with a network between them, as far as the kernel shows programs: two network namespaces and a pair of virtual
 //! interfaces, which can be taken down.
 
 use crate::left_out::left_out;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) const FAR_ADDRESS: &str = "10.99.0.2";
 const NEAR_ADDRESS: &str = "10.99.0.1";
 
-/// A network namespace, for as long as the process that holds it lives.
+/// A network namespace, for as long as the process that holds it is alive.
 struct Namespace(Child);
 
 /// The network between the coordinator's machine and another.
@@ -61,7 +61,7 @@ impl Drop for Namespace {
 }
 
 impl Network {
-    /// `None`, which is said, where nobody may make one.
+    /// `None`, with a note, where this user may not create one.
     pub(crate) fn make() -> Option<Self> {
         let made = Self::try_make();
         if made.is_none() {
@@ -102,7 +102,7 @@ impl Network {
         is_made.then_some(network)
     }
 
-    /// What starts a program on the coordinator's machine.
+    /// A prefix that starts a program on the coordinator's machine.
     pub(crate) fn near(&self) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.near.0.id().to_string();

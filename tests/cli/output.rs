@@ -1,8 +1,9 @@
-//! Output of processes: it goes to its files without the coordinator, is rotated from outside, and whoever keeps it open is named.
+//! Output of processes: it is written to files without the coordinator, is rotated from outside, and a process that keeps it open
+//! is named.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::patience::until;
@@ -14,23 +15,23 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// How much the coordinator may read and write while much is written past it.
+/// How much the coordinator may read and write while a process writes a lot to its file.
 const LITTLE_BYTES: u64 = 64 << 20;
 
 fn rotated(log: &Path, nth: u32) -> PathBuf {
     PathBuf::from(format!("{}.{nth}.gz", log.display()))
 }
 
-/// All that is kept of a file and of those before it.
+/// The remaining content of a file and of those before it.
 fn whole(log: &Path) -> String {
     let mut all = String::new();
     for nth in (1..100).rev() {
         if let Ok(file) = File::open(rotated(log, nth)) {
             let read = MultiGzDecoder::new(file).read_to_string(&mut all);
-            read.expect("it is whole");
+            read.expect("it is intact");
         }
     }
-    all + &std::fs::read_to_string(log).expect("it is there")
+    all + &std::fs::read_to_string(log).expect("the file exists")
 }
 
 fn run_dir(tree: &Tree, id: &str) -> PathBuf {
@@ -46,10 +47,10 @@ fn ended(tree: &Tree, id: &str) {
 #[test]
 fn a_gibibyte_of_output_passes_the_coordinator_by() {
     let tree = Tree::start();
-    let pid = tree.daemon.as_ref().expect("it runs").pid();
+    let pid = tree.daemon.as_ref().expect("a server").pid();
     let moved = || -> u64 {
         let path = format!("/proc/{}/io", pid.as_raw_nonzero());
-        let counts = std::fs::read_to_string(path).expect("it is our child");
+        let counts = std::fs::read_to_string(path).expect("our child");
         let of = |line: &str| {
             line.split_once(": ")
                 .and_then(|(_, count)| count.parse::<u64>().ok())
@@ -85,18 +86,18 @@ fn output_that_is_too_long_is_rotated_while_it_is_written_and_afterwards() {
     let id = id.trim_end();
     let log = run_dir(&tree, id).join("stdout.log");
     until("it is rotated", || rotated(&log, 1).exists().then_some(()));
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("a writable file");
     ended(&tree, id);
     until("it is rotated again", || {
         rotated(&log, 2).exists().then_some(())
     });
     until("the last rotation is over", || {
-        let length = std::fs::metadata(&log).expect("it is there").len();
+        let length = std::fs::metadata(&log).expect("the file exists").len();
         (length <= 64 << 10).then_some(())
     });
     let mut expected = String::new();
     for number in 1..=100_000 {
-        writeln!(expected, "{number}").expect("it is memory");
+        writeln!(expected, "{number}").expect("the file is in memory");
     }
     assert!(
         whole(&log) == expected,
@@ -122,13 +123,13 @@ fn whoever_keeps_the_output_open_is_named() {
     ended(&tree, &id);
     let record = tree.record(&id);
     assert_eq!(record["code"], 3, "{record}");
-    // That of whatever it was just then.
+    // The name of the command that the process was executing at that moment.
     let name = record["output_held_by"][0]["name"]
         .as_str()
-        .expect("it has one");
+        .expect("a string");
     let pid = record["output_held_by"][0]["pid"]
         .as_u64()
-        .expect("it has one");
+        .expect("a number");
     assert!(Path::new(&format!("/proc/{pid}")).exists());
     let page = tree.well(&["ps", &id]);
     assert!(
@@ -138,9 +139,9 @@ fn whoever_keeps_the_output_open_is_named() {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
-    let pid = pid.expect("it is one");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
-    // One that closed it is none.
+    let pid = pid.expect("a PID");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a permitted signal");
+    // A process that closed the output is not named.
     let closed = tree.data.join("closed");
     let id = tree.detach(&format!(
         "(exec > /dev/null 2>&1; : > {closed}; sleep 1) & until test -e {closed}; do sleep 0.05; done",

@@ -1,4 +1,4 @@
-//! What `packaging/` makes: a Debian package that is installed, run, upgraded and removed in a root of its own, and a tarball.
+//! The results of `packaging/`: a Debian package that is installed, run, upgraded and removed in a separate root, and a tarball.
 
 use crate::daemon::{Daemon, PROGRAM, ended, forget_environment, text};
 use crate::left_out::left_out;
@@ -20,14 +20,14 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// What a command prints, which must end well.
+/// The output of a command, which must succeed.
 fn well(command: &mut Command) -> String {
     forget_environment(command);
-    let [out, _] = ended(command.output().expect("it runs"), 0);
+    let [out, _] = ended(command.output().expect("the command runs"), 0);
     out
 }
 
-/// The package of the program that the tests have; `None` where it cannot be made.
+/// The package of the tested program; `None` where it cannot be built.
 fn package(files: &TempDir) -> Option<PathBuf> {
     for program in ["dpkg-deb", "dpkg", "strip"] {
         if !has(program) {
@@ -78,7 +78,7 @@ fn the_package_has_what_a_debian_machine_needs() {
         assert!(root.join(file).is_file(), "{file} is not in the package");
     }
     let unit = root.join("usr/lib/systemd/system/sexton.service");
-    let unit = std::fs::read_to_string(unit).expect("it is text");
+    let unit = std::fs::read_to_string(unit).expect("UTF-8");
     for line in [
         "ExecStart=/usr/bin/sexton serve",
         "KillMode=process",
@@ -86,7 +86,7 @@ fn the_package_has_what_a_debian_machine_needs() {
     ] {
         assert!(unit.lines().any(|it| it == line), "{line} in {unit}");
     }
-    // The settings that come with it are right, and it starts with them.
+    // The included settings are valid, and the program starts with them.
     let settings = root.join("etc/sexton/sexton.toml");
     let program = root.join("usr/bin/sexton");
     well(
@@ -106,7 +106,7 @@ fn sizes(build: &Path) -> [u64; 3] {
         well(contents.env("STRIP", strip));
         let program = root.join("bin/sexton");
         well(Command::new(&program).arg("--version"));
-        std::fs::metadata(program).expect("it is there").len()
+        std::fs::metadata(program).expect("the file exists").len()
     })
 }
 
@@ -136,7 +136,7 @@ const INTERPRETER: usize = 3;
 
 /// Returns whether a program is static: it names no dynamic loader.
 fn is_static(program: &Path) -> bool {
-    let bytes = std::fs::read(program).expect("it can be read");
+    let bytes = std::fs::read(program).expect("the file is readable");
     let word = |at: usize| {
         let word = bytes.get(at..at + 2).and_then(|it| it.try_into().ok());
         u16::from_le_bytes(word.expect("it is within the file")).into()
@@ -146,7 +146,7 @@ fn is_static(program: &Path) -> bool {
     !kinds.any(|kind| kind == INTERPRETER)
 }
 
-/// The static program is built by hand with `packaging/program static`; without it, only the test program is checked.
+/// The static program is only checked if `packaging/program static` has built it; otherwise only the test program is.
 #[test]
 fn the_static_program_is_static_and_serves() {
     assert!(!is_static(Path::new(PROGRAM)), "the test program is not");
@@ -173,7 +173,7 @@ fn the_static_program_is_static_and_serves() {
     assert!(daemon.end().0.success());
 }
 
-/// A root in which nothing is installed, and what `dpkg` is told to use it.
+/// An empty root, and the options that make `dpkg` use it.
 struct EmptyRoot(TempDir);
 
 impl EmptyRoot {
@@ -181,20 +181,20 @@ impl EmptyRoot {
         let root = tempfile::tempdir().expect("a temporary directory");
         for folder in ["updates", "info", "triggers"] {
             let folder = root.path().join("var/lib/dpkg").join(folder);
-            std::fs::create_dir_all(folder).expect("it can be made");
+            std::fs::create_dir_all(folder).expect("a new directory");
         }
         for file in ["status", "available"] {
             let file = root.path().join("var/lib/dpkg").join(file);
-            std::fs::write(file, "").expect("it can be written");
+            std::fs::write(file, "").expect("a writable file");
         }
         Self(root)
     }
 
-    /// Runs dpkg in this root. Its scripts are run without a change of root, and are told by `DPKG_ROOT`.
+    /// Runs dpkg in this root. Its scripts run without a change of root, and find it in `DPKG_ROOT`.
     fn dpkg(&self, words: &[&str]) -> String {
         let mut dpkg = Command::new("dpkg");
         dpkg.arg(format!("--root={}", text(self.0.path())));
-        // What the package depends on is not in an empty root, but on the machine.
+        // The dependencies of the package are not in the empty root, but on the machine.
         dpkg.args([
             "--force-depends",
             "--force-script-chrootless",
@@ -209,7 +209,7 @@ impl EmptyRoot {
 
     fn status(&self) -> String {
         let file = self.0.path().join("var/lib/dpkg/status");
-        std::fs::read_to_string(file).expect("it is text")
+        std::fs::read_to_string(file).expect("UTF-8")
     }
 }
 
@@ -261,15 +261,15 @@ fn the_package_is_installed_upgraded_and_removed() {
     let id = id.trim_end();
     let pid = || {
         let record = ask(&["ps", id, "--json"]);
-        let record: serde_json::Value = serde_json::from_str(&record).expect("it is JSON");
+        let record: serde_json::Value = serde_json::from_str(&record).expect("valid JSON");
         let pid = record.pointer("/pid").or(record.pointer("/identity/pid"))?;
         Pid::from_raw(i32::try_from(pid.as_i64()?).ok()?)
     };
     let child = until("the child runs", pid);
 
-    // An upgrade stops neither the coordinator nor what it launched; one that is started again finds that.
+    // An upgrade stops neither the coordinator nor the processes that it launched; the restarted coordinator finds them.
     root.dpkg(&["--install", text(&package)]);
-    assert!(is_there(child), "an upgrade leaves what was launched alone");
+    assert!(is_there(child), "an upgrade does not stop it");
     assert_eq!(ask(&["ps", "--count"]).trim_end(), "1");
     daemon.kill();
     let daemon = serve();
@@ -285,7 +285,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     root.dpkg(&["--purge", "sexton"]);
     assert!(!settings.exists(), "a purge does not");
     assert!(data.join("journal").is_dir(), "and neither touches data");
-    // Its keeper has nothing left to keep.
+    // Its keeper has no processes left.
     if let Ok(keeper) = std::fs::read_to_string(data.join("keeper.lock"))
         && let Some(keeper) = keeper.trim().parse().ok().and_then(Pid::from_raw)
     {
@@ -299,7 +299,10 @@ fn the_packaging_scripts_are_valid_shell() {
         well(Command::new("sh").arg("-n").arg(packaging(name)));
     }
     let mut program = Command::new(packaging("program"));
-    ended(program.arg("otherwise").output().expect("it runs"), 2);
+    ended(
+        program.arg("otherwise").output().expect("the command runs"),
+        2,
+    );
 }
 
 #[test]
@@ -322,7 +325,7 @@ fn the_tarball_runs_where_it_is_unpacked() {
     let printed = well(Command::new(root.join("bin/sexton")).arg("--version"));
     assert_eq!(printed.trim_end(), format!("sexton {}", version()));
     let unit = root.join("lib/systemd/system/sexton.service");
-    let unit = std::fs::read_to_string(unit).expect("it is text");
+    let unit = std::fs::read_to_string(unit).expect("UTF-8");
     assert!(
         unit.contains("ExecStart=/usr/local/bin/sexton serve"),
         "{unit}"

@@ -1,4 +1,4 @@
-//! PID files that others wrote: the process that is meant is signalled, and no stranger ever.
+//! PID files of other programs: the intended process is signalled, and never another one.
 
 use crate::daemon::{ended, sexton, text};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// A process of another program, with its PID file. It does not outlast the test.
+/// A process of another program, with its PID file. It ends with the test.
 struct Other {
     child: Child,
     started: SystemTime,
@@ -22,7 +22,7 @@ impl Other {
         let mut command = Command::new("sleep");
         let child = command.arg("1000").stdin(Stdio::null()).spawn();
         let other = Self {
-            child: child.expect("it starts"),
+            child: child.expect("the command runs"),
             started: now(),
             files,
         };
@@ -37,7 +37,7 @@ impl Other {
         self.files.path().join("process.pid")
     }
 
-    /// Makes its file so much younger than its process.
+    /// Makes its file this much younger than its process.
     fn shift(&self, seconds: f64) {
         let span = Duration::from_secs_f64(seconds.abs());
         let time = if seconds < 0.0 {
@@ -47,20 +47,20 @@ impl Other {
         };
         let file = File::options().write(true).open(self.pid_file());
         let set = file.and_then(|it| it.set_times(FileTimes::new().set_modified(time)));
-        set.expect("it is ours");
+        set.expect("our own file");
     }
 
     fn lives(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// How `ps --pid-files` has it.
+    /// Its line in `ps --pid-files`.
     fn status(&self) -> String {
         let listed = list(self.files.path());
         let status = listed
             .pointer("/pid_files/0/status")
             .and_then(Value::as_str);
-        status.expect("it is listed").to_owned()
+        status.expect("the file is listed").to_owned()
     }
 }
 
@@ -80,21 +80,21 @@ fn now() -> SystemTime {
 }
 
 fn write(path: &Path, content: &str) {
-    std::fs::write(path, content).expect("a file is written");
+    std::fs::write(path, content).expect("a writable file");
 }
 
 fn list(directory: &Path) -> Value {
     let mut command = sexton();
     command.args(["ps", "--json", "--pid-files", text(directory)]);
-    let [said, errors] = ended(command.output().expect("it runs"), 0);
+    let [said, errors] = ended(command.output().expect("the command runs"), 0);
     assert_eq!(errors, "");
-    serde_json::from_str(&said).expect("it is JSON")
+    serde_json::from_str(&said).expect("valid JSON")
 }
 
 fn kill(file: &Path, flags: &[&str], status: i32) -> [String; 2] {
     let mut command = sexton();
     command.args(["kill", "--pid-file", text(file)]).args(flags);
-    ended(command.output().expect("it runs"), status)
+    ended(command.output().expect("the command runs"), status)
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     assert!(said.contains("signalled"), "{said}");
     assert!(other.lives());
     let [said, _] = kill(&other.pid_file(), &["--json"], 0);
-    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let said: Value = serde_json::from_str(&said).expect("valid JSON");
     assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
-    // Its parent has not asked how, and then it has.
+    // Its parent has not reaped it, and then it has.
     assert_eq!(other.status(), "ended");
     kill(&other.pid_file(), &[], 1);
     let status = other.child.wait().expect("it has ended");
@@ -140,20 +140,20 @@ fn a_stranger_with_the_pid_is_never_touched() {
     write(&script, "#!/bin/bash\nwget 1000\n");
     assert_eq!(other.status(), "other-program");
     kill(&other.pid_file(), &["--now"], 1);
-    std::fs::remove_file(&script).expect("it is there");
+    std::fs::remove_file(&script).expect("the file exists");
     assert_eq!(other.status(), "unknown-program");
     let [_, told] = kill(&other.pid_file(), &["--now"], 1);
     assert!(told.contains("write cmd.sh there"), "{told}");
-    // Whoever may write a file here does not thereby say what root is to kill.
+    // A user who may write a file here must not thereby choose what root kills.
     write(&script, "exec sleep 1000\n");
     if rustix::process::getuid().is_root() {
-        chown(other.pid_file(), Some(12_345), None).expect("root may");
+        chown(other.pid_file(), Some(12_345), None).expect("root may do this");
         assert_eq!(other.status(), "other-user");
         kill(&other.pid_file(), &["--signal", "KILL"], 1);
-        chown(other.pid_file(), Some(0), None).expect("root may");
+        chown(other.pid_file(), Some(0), None).expect("root may do this");
     }
     assert_eq!(other.status(), "running");
-    assert!(other.lives(), "nothing of that has reached it");
+    assert!(other.lives(), "no signal has reached it");
     kill(&other.pid_file(), &["--now"], 0);
     assert!(!other.lives());
 }
@@ -168,7 +168,7 @@ fn what_is_no_pid_file_is_refused_with_words() {
         let [_, told] = kill(&path, &[], 3);
         assert!(told.contains("x.pid: "), "{content:?}: {told}");
     }
-    std::fs::remove_file(&path).expect("it is there");
+    std::fs::remove_file(&path).expect("the file exists");
     std::fs::create_dir(&path).expect("a directory");
     let [_, told] = kill(&path, &[], 3);
     assert!(told.contains("it is not a regular file"), "{told}");
@@ -176,7 +176,7 @@ fn what_is_no_pid_file_is_refused_with_words() {
         list(files.path()).pointer("/pid_files"),
         Some(&Value::Array(vec![]))
     );
-    // A file below, and one that cannot be read as one.
+    // A file in a subdirectory, and one that cannot be read as a PID file.
     write(&path.join("y.pid"), "4194305");
     write(&files.path().join("z.pid"), "what");
     let listed = list(files.path());
@@ -186,5 +186,5 @@ fn what_is_no_pid_file_is_refused_with_words() {
     kill(&files.path().join("absent.pid"), &[], 3);
     let mut command = sexton();
     command.args(["kill", "0192f5e0", "--pid-file", text(&path)]);
-    ended(command.output().expect("it runs"), 2);
+    ended(command.output().expect("the command runs"), 2);
 }

@@ -1,4 +1,4 @@
-//! Pipes where files are expected: nobody may ever write to one, so none is waited for.
+//! Pipes where files are expected: a pipe may never be written to, so nothing blocks on one.
 
 use crate::daemon::{Daemon, sexton, text};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -8,16 +8,16 @@ use std::path::Path;
 const REFUSED: &str = "it is no regular file";
 
 fn make_pipe(path: &Path) {
-    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe can be made");
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
 }
 
 #[test]
 fn hup_does_not_wait_for_a_configuration_that_became_a_pipe() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let (config, data) = (files.path().join("config"), files.path().join("data"));
-    std::fs::write(&config, "lock-entries = 100\n").expect("a file is written");
+    std::fs::write(&config, "lock-entries = 100\n").expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&config)]);
-    std::fs::remove_file(&config).expect("it is ours");
+    std::fs::remove_file(&config).expect("our own file");
     make_pipe(&config);
     daemon.signal(Signal::HUP);
     daemon.until_logged("the old settings stay in force");

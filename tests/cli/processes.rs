@@ -1,4 +1,4 @@
-//! Processes from a shell: run, looked at, waited for, stopped, and found again after kills of coordinator and keeper.
+//! Processes from a shell: launched, listed, waited for, stopped, and found again after kills of coordinator and keeper.
 use crate::coordinator::done;
 use crate::daemon::{PROGRAM, forget_environment, text};
 use crate::patience::until;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn lives(pid: &Value) -> bool {
-    let pid = pid.as_u64().expect("it has one");
+    let pid = pid.as_u64().expect("a number");
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
@@ -77,20 +77,20 @@ fn streams_environment_and_directory_are_those_of_the_shell() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it runs");
-    let mut input = child.stdin.take().expect("it is piped");
+    let mut child = command.spawn().expect("the command starts");
+    let mut input = child.stdin.take().expect("a pipe");
     let typed = vec![b'x'; 300_000];
     let writing = std::thread::Builder::new()
         .name("typing".to_owned())
         .spawn(move || input.write_all(&typed))
-        .expect("a thread starts");
-    let done = done(child.wait_with_output().expect("it ends"));
+        .expect("a new thread");
+    let done = done(child.wait_with_output().expect("the process ends"));
     writing.join().expect("no panic").expect("it was read");
     let mut lines = done.out.splitn(4, '\n');
     assert!(lines.next().is_some_and(|umask| umask.starts_with('0')));
-    let directory = here.path().canonicalize().expect("it is there");
+    let directory = here.path().canonicalize().expect("the path exists");
     assert_eq!(lines.next(), directory.to_str());
-    assert_eq!(lines.next(), Some("as it was"));
+    assert_eq!(lines.next(), Some("unchanged"));
     assert_eq!(lines.next().map(str::len), Some(300_000));
     assert_eq!((done.status, done.err.as_str()), (0, "beside\n"));
 }
@@ -101,15 +101,15 @@ fn a_signal_to_the_command_reaches_what_it_runs() {
     let script = "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
     let mut command = tree.command(&["run", "--", "sh", "-c", script]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("it runs");
-    let mut out = child.stdout.take().expect("it is piped");
+    let mut child = command.spawn().expect("the command starts");
+    let mut out = child.stdout.take().expect("a pipe");
     let mut ready = [0; 6];
-    out.read_exact(&mut ready).expect("it says so");
-    kill_process(Pid::from_child(&child), Signal::TERM).expect("it is there");
+    out.read_exact(&mut ready).expect("an answer");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("a live process");
     let mut rest = String::new();
-    out.read_to_string(&mut rest).expect("it is text");
+    out.read_to_string(&mut rest).expect("UTF-8");
     assert_eq!(rest, "caught\n");
-    assert_eq!(child.wait().expect("it ends").code(), Some(5));
+    assert_eq!(child.wait().expect("the process ends").code(), Some(5));
 }
 
 #[test]
@@ -172,9 +172,9 @@ fn what_a_process_wrote_goes_with_its_record() {
     let dir = |id: &str| tree.data.join("run").join(id);
     let (gone, stays) = (dir(&gone), dir(&stays));
     let stranger = tree.data.join("run/notes");
-    std::fs::create_dir(&stranger).expect("there is room");
+    std::fs::create_dir(&stranger).expect("the disk has space");
     assert!(gone.is_dir() && stays.is_dir());
-    tree.daemon.take().expect("one runs").kill();
+    tree.daemon.take().expect("a server").kill();
     tree.serve();
     until("it is removed", || (!gone.exists()).then_some(()));
     assert!(stays.is_dir() && stranger.is_dir(), "nothing else is");
@@ -189,7 +189,9 @@ fn a_stop_of_a_tree_ends_what_escaped_and_what_ignores_it() {
     );
     let id = tree.detach(&script);
     let escaped = || {
-        let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+        let processes = std::fs::read_dir("/proc")
+            .expect("the file system is mounted")
+            .flatten();
         let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
         let sleeping = lines.filter(|line| line.starts_with(format!("sleep\0{mark}\0").as_bytes()));
         sleeping.count()
@@ -234,18 +236,18 @@ fn exits_are_true_whoever_was_killed_in_between() {
         format!("while ! [ -e {go} ]; do sleep 0.02; done; exit {code}")
     };
     let of_coordinator = tree.detach(&waits(3));
-    tree.again(|| std::fs::write(&go, "").expect("it can be written"));
+    tree.again(|| std::fs::write(&go, "").expect("a writable file"));
     assert_eq!(tree.run(&["wait", &of_coordinator]).status, 3);
 
-    std::fs::remove_file(&go).expect("it is there");
+    std::fs::remove_file(&go).expect("the file exists");
     let of_keeper = tree.detach(&waits(4));
     tree.kill_keeper();
     let next = tree.run(&["run", "--", "sh", "-c", "exit 6"]);
     assert_eq!(next.status, 6, "another keeper runs: {next:?}");
-    std::fs::write(&go, "").expect("it can be written");
+    std::fs::write(&go, "").expect("a writable file");
     let record = || Some(tree.record(&of_keeper)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
-    // Nobody who waited for it lives; the newest kernels say how it ended all the same.
+    // No process that waited for it is alive; the newest kernels report how it ended anyway.
     if record["lost"].is_null() {
         assert_eq!(record["code"], 4);
     } else {
@@ -255,10 +257,10 @@ fn exits_are_true_whoever_was_killed_in_between() {
         );
     }
 
-    std::fs::remove_file(&go).expect("it is there");
+    std::fs::remove_file(&go).expect("the file exists");
     let of_both = tree.detach(&waits(5));
     tree.kill_keeper();
-    tree.again(|| std::fs::write(&go, "").expect("it can be written"));
+    tree.again(|| std::fs::write(&go, "").expect("a writable file"));
     let record = || Some(tree.record(&of_both)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
     assert!(record["code"].is_null() || record["code"] == 5, "{record}");
@@ -284,7 +286,7 @@ fn a_script_registers_itself_and_what_it_runs_stands_below() {
     forget_environment(&mut shell);
     shell.env("SEXTON_DATA", &tree.data);
     shell.args(["-c", &script]).stdin(Stdio::null());
-    let done = done(shell.output().expect("it runs"));
+    let done = done(shell.output().expect("the command runs"));
     let id = done.out.trim_end();
     assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
     let record = tree.record(id);
@@ -323,13 +325,19 @@ fn a_secret_is_in_no_file_record_or_log() {
     let mut tree = Tree::start();
     let mut command = tree.command(&["run", "--", "sh", "-c", "test -n \"$API_TOKEN\""]);
     assert_eq!(
-        done(command.env("API_TOKEN", SECRET).output().expect("it runs")).status,
+        done(
+            command
+                .env("API_TOKEN", SECRET)
+                .output()
+                .expect("the command runs")
+        )
+        .status,
         0
     );
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("it can be written");
+    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("a writable file");
     let path = text(file.path());
-    // Compared with the file: in the arguments it would be in the record.
+    // Compared with the file: an argument would be in the record.
     let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
     let asked = tree.run(&[
         "run",
@@ -368,7 +376,7 @@ fn a_secret_is_in_no_file_record_or_log() {
         tree.well(&["checkpoint"]),
     ];
     assert!(shown.iter().all(|it| !it.contains(SECRET)));
-    let log = tree.daemon.as_ref().expect("it runs").log();
+    let log = tree.daemon.as_ref().expect("a server").log();
     assert!(!log.contains(SECRET));
     tree.again(|| {});
     assert_eq!(files_with(SECRET, &tree.data), Vec::<String>::new());
@@ -431,7 +439,7 @@ fn top_shows_the_tree_and_what_it_uses() {
             top.env("LANG", "C")
                 .env_remove("LC_ALL")
                 .env_remove("LC_CTYPE");
-            let page = done(top.output().expect("it runs")).out;
+            let page = done(top.output().expect("the command runs")).out;
             let lines = page.lines();
             let mut lines = lines.skip_while(|line| !line.starts_with("parent: sh"));
             let (parent, child) = (lines.next()?, lines.next()?);
@@ -441,7 +449,7 @@ fn top_shows_the_tree_and_what_it_uses() {
         },
     );
     assert!(child.contains("running"), "{child}");
-    // What nobody asks for is not there, and what has ended uses nothing.
+    // Usage is only included on request, and a process that has ended uses nothing.
     let asked = |usage: &str| {
         let path = format!("/v1/processes?usage={usage}");
         let said = tree.get(&path);
@@ -464,7 +472,7 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     let tree = Tree::start();
     let reconcile = || -> Value {
         let said = tree.well(&["ps", "reconcile", "--json"]);
-        serde_json::from_str(&said).expect("it is JSON")
+        serde_json::from_str(&said).expect("valid JSON")
     };
     assert_eq!(
         reconcile(),
@@ -475,10 +483,10 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     until("one of two has ended", || {
         (reconcile()["asked"] == 1).then_some(())
     });
-    let pid = tree.record(&lives)["pid"].as_i64().expect("it has one");
-    let pid = Pid::from_raw(i32::try_from(pid).expect("it is small")).expect("it is one");
-    kill_process(pid, Signal::KILL).expect("it is there");
-    // Whoever sees it first, it is no longer said to live.
+    let pid = tree.record(&lives)["pid"].as_i64().expect("a number");
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a small number")).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("a live process");
+    // Whichever part notices it first, it is no longer listed as running.
     until("the other has ended, too", || {
         let said = reconcile();
         assert_eq!(said["open"], 0, "{said}");
@@ -495,7 +503,7 @@ fn a_tree_marks_the_record_of_whoever_asks() {
     let other = tree.detach("exec sleep 1000");
     let mut ps = tree.command(&["ps", "--tree"]);
     ps.env("SEXTON_PROCESS_ID", &id);
-    let page = done(ps.output().expect("it runs")).out;
+    let page = done(ps.output().expect("the command runs")).out;
     let line = |id: &str| {
         let line = page.lines().find(|line| line.starts_with(id));
         line.unwrap_or_else(|| panic!("{id} is missing in:\n{page}"))
@@ -513,7 +521,7 @@ fn processes_are_chosen_by_machine() {
     let count = |machine: &str| tree.run(&["ps", "--count", "--machine", machine]);
     assert_eq!(count("this").out, "1\n");
     let record = tree.record(&id);
-    let machine = record["machine"].as_str().expect("it runs");
+    let machine = record["machine"].as_str().expect("a live process");
     assert_eq!(
         (machine.len(), record["boot"].as_str().map(str::len)),
         (32, Some(32))

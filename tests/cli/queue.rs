@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// Claims a job: its number and the token, as a shell takes them from the first line.
+/// Claims a job: its id and the token, as a shell takes them from the first line.
 pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     let printed = coordinator.well(&["pop", queue]);
     let mut words = printed.split_whitespace();
-    let mut word = || words.next().expect("a number").to_owned();
+    let mut word = || words.next().expect("the line has a number").to_owned();
     (word(), word())
 }
 
-/// A command that is told no, and why.
+/// A command that must be refused, and the reason.
 pub(crate) fn refused(coordinator: &Coordinator, words: &[&str], why: &str) {
     let refused = coordinator.run(words);
     assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{words:?}");
@@ -60,11 +60,14 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     ] {
         let mut command = coordinator.command(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut pushing = command.spawn().expect("it starts");
-        let mut input = pushing.stdin.take().expect("it is piped");
-        input.write_all(bytes).expect("it is read");
+        let mut pushing = command.spawn().expect("the command starts");
+        let mut input = pushing.stdin.take().expect("a pipe");
+        input.write_all(bytes).expect("connected");
         drop(input);
-        assert_eq!(done(pushing.wait_with_output().expect("it ends")).status, 0);
+        assert_eq!(
+            done(pushing.wait_with_output().expect("the process ends")).status,
+            0
+        );
     }
     let claims = coordinator.json(&["pop", "q", "--count", "2"]);
     assert_eq!(claims["jobs"][0]["body_b64"], "/wAK");
@@ -72,7 +75,7 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     let raw = coordinator
         .command(&["peek", "1"])
         .output()
-        .expect("it runs");
+        .expect("the command runs");
     assert!(raw.stdout.ends_with(b" old\n\xff\x00\n"), "{raw:?}");
     let same = ["push", "q", "x", "--dedup", "k"];
     assert_eq!(coordinator.well(&same), "3\n");
@@ -139,17 +142,20 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
     };
     let wait = |before: u64| {
         let mut command = coordinator.command(&["pop", "q", "--wait", "600"]);
-        let waiter = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        until("it stands in line", || (waiting() > before).then_some(()));
+        let waiter = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        until("it is in line", || (waiting() > before).then_some(()));
         waiter
     };
     let mut interrupted = wait(0);
     let served = wait(1);
-    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("it runs");
-    interrupted.wait().expect("it ends");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("a live process");
+    interrupted.wait().expect("the process ends");
     until("it is withdrawn", || (waiting() == 1).then_some(()));
     coordinator.well(&["push", "q", "x"]);
-    let served = done(served.wait_with_output().expect("it ends"));
+    let served = done(served.wait_with_output().expect("the process ends"));
     assert!(
         served.status == 0 && served.out.ends_with("\nx\n"),
         "{served:?}"
@@ -263,9 +269,9 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
         "job-bytes = 2_000_000\n[queues.default]\nmax_tries = 3\n\
          [queues.mails]\norder = \"fifo\"\nclaim_ttl = 0\nread_only_reason = \"it moves\"\n",
     );
-    // By now the file says something else.
+    // By now the file has other content.
     let file = coordinator.files.path().join("sexton.toml");
-    std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("it can be written");
+    std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("a writable file");
     let all = coordinator.json(&["config"]);
     assert_eq!(all["limits"]["body_bytes_max"], 2_000_000);
     let types = all["types"].as_array().expect("a list");
@@ -328,7 +334,7 @@ fn any_queue_that_has_a_job_is_claimed_from() {
     };
     assert_eq!(queue_of(&["--except", "mails"]), "t1:purges");
     assert_eq!(queue_of(&["--tenant", ""]), "mails");
-    assert_eq!(queue_of(&[]), "t1:mails", "of whichever tenant");
+    assert_eq!(queue_of(&[]), "t1:mails", "of any tenant");
     refused(&coordinator, &["pop", "--any"], "no job to claim");
 }
 
@@ -380,7 +386,7 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
         done(
             command(files.path(), &[&["queue"], words].concat())
                 .output()
-                .expect("it runs"),
+                .expect("the command runs"),
         )
     };
     for words in [

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::patience::until;
@@ -14,11 +14,11 @@ const LIVES: &str = "while :; do sleep 0.05; done";
 
 fn pid(tree: &Tree, id: &str) -> Pid {
     let pid = until("it runs", || tree.record(id)["pid"].as_i64());
-    Pid::from_raw(i32::try_from(pid).expect("a PID")).expect("a PID")
+    Pid::from_raw(i32::try_from(pid).expect("a PID fits")).expect("a PID")
 }
 
 fn kill(tree: &Tree, id: &str) {
-    kill_process(pid(tree, id), Signal::KILL).expect("it runs");
+    kill_process(pid(tree, id), Signal::KILL).expect("a live process");
 }
 
 fn job(tree: &Tree, id: &str) -> Value {
@@ -29,7 +29,7 @@ fn job(tree: &Tree, id: &str) -> Value {
 fn pop(tree: &Tree, words: &[&str]) -> (String, String) {
     let printed = tree.well(&[&["queue", "pop", "mails"], words].concat());
     let mut words = printed.split_whitespace().map(str::to_owned);
-    let mut word = || words.next().expect("a number");
+    let mut word = || words.next().expect("the line has a number");
     (word(), word())
 }
 
@@ -56,7 +56,7 @@ fn a_claim_ends_with_its_process_and_with_nothing_else() {
     assert!(peeked.contains(&format!("process {worker}")), "{peeked}");
     let listed = tree.well(&["queue", "show", "--list"]);
     assert!(listed.contains(&worker), "{listed}");
-    // Nor does a crash of the coordinator end it.
+    // A crash of the coordinator does not end it either.
     tree.again(|| {});
     assert_eq!(job(&tree, &id)["phase"], "claimed");
     kill(&tree, &worker);
@@ -75,7 +75,7 @@ fn a_claim_whose_process_ends_while_the_coordinator_is_down_ends_at_its_next_sta
     let process = pid(&tree, &worker);
     tree.well(&["queue", "push", "mails", "a"]);
     let (id, _) = pop(&tree, &["--process", &worker]);
-    tree.again(|| kill_process(process, Signal::KILL).expect("it runs"));
+    tree.again(|| kill_process(process, Signal::KILL).expect("a live process"));
     until_ready(&tree, &id);
 }
 
@@ -103,7 +103,7 @@ fn who_has_the_token_binds_the_claim_to_another_process() {
 #[test]
 fn a_claim_whose_time_is_over_is_given_on_when_its_tree_has_been_killed() {
     let tree = Tree::start();
-    // It would go on for ever, and so would what it started.
+    // It would run forever, and so would its child.
     let worker = tree.detach(
         "trap '' TERM; (trap '' TERM; while :; do sleep 0.05; done) & while :; do sleep 0.05; done",
     );
@@ -124,7 +124,7 @@ fn a_claim_whose_time_is_over_is_given_on_when_its_tree_has_been_killed() {
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(refused.err.contains("is being killed"), "{refused:?}");
     let early = tree.run(&["queue", "pop", "mails"]);
-    assert_eq!(early.status, 1, "nobody has it beside it: {early:?}");
+    assert_eq!(early.status, 1, "no other worker has it: {early:?}");
     tree.well(&["kill", &worker, "--now", "--tree"]);
     until_ready(&tree, &id);
     assert_eq!(tree.record(&worker)["status"], "exited");

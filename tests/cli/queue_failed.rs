@@ -1,4 +1,4 @@
-//! Jobs that failed, from a shell.
+//! Failed jobs, from a shell.
 
 use crate::beanstalk::{Client, Reply};
 use crate::coordinator::{Coordinator, command, done};
@@ -12,10 +12,7 @@ fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
     coordinator.well(&["push", "q", "x"]);
     let (id, token) = pop(&coordinator, "q");
     let fail = |token: &str| coordinator.well(&["fail", &id, token, "--retry-after", "600"]);
-    assert!(
-        fail(&token).starts_with("retrying, "),
-        "it says how it stands"
-    );
+    assert!(fail(&token).starts_with("retrying, "), "it shows its state");
     refused(&coordinator, &["release", &id, &token], "stale");
     let peeked = coordinator.well(&["peek", &id]);
     assert!(peeked.contains(" retrying, "), "{peeked}");
@@ -32,7 +29,7 @@ fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
     let status = done(
         command(&coordinator.data, &["status"])
             .output()
-            .expect("it runs"),
+            .expect("the command runs"),
     );
     assert!(status.out.contains(" 1 retrying"), "{status:?}");
 
@@ -64,7 +61,7 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
     );
     let listed = coordinator.well(&["show", "--list"]);
     assert!(listed.contains("LAST ERROR\n"), "{listed}");
-    // Of several lines, the last one says what went wrong.
+    // Of several lines, the last one describes the problem.
     assert!(listed.ends_with("  [31magain\n"), "{listed}");
 }
 
@@ -72,7 +69,7 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
 fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let (data, config) = (files.path().join("data"), files.path().join("sexton.toml"));
-    std::fs::write(&config, "[queues.few]\nmax_tries = 1\n").expect("it can be written");
+    std::fs::write(&config, "[queues.few]\nmax_tries = 1\n").expect("a writable file");
     let flags = [
         "--data",
         text(&data),
@@ -84,12 +81,12 @@ fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
     let daemon = Daemon::serve(&flags);
     let shell = |words: &[&str]| {
         let words = [&["queue"], words].concat();
-        let done = done(command(&data, &words).output().expect("it runs"));
+        let done = done(command(&data, &words).output().expect("the command runs"));
         assert_eq!(done.status, 0, "{words:?}: {done:?}");
         done.out
     };
     let mut client = Client::connect(daemon.beanstalk()).expect("it listens");
-    let mut ask = |words: &str| client.ask(words).expect("it answers");
+    let mut ask = |words: &str| client.ask(words).expect("an answer");
     let state = |reply: &Reply| reply.statistic("state").map(str::to_owned);
 
     assert_eq!(ask("put 0 0 60 1\r\nx").line, "INSERTED 1");
@@ -143,7 +140,7 @@ fn what_went_wrong_steers_no_terminal_wherever_it_is_shown() {
     let (id, token) = pop(&coordinator, "q");
     let error = "\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{7f}\nline";
     coordinator.well(&["fail", &id, &token, "--error", error]);
-    let data = coordinator.data.to_str().expect("it is text");
+    let data = coordinator.data.to_str().expect("UTF-8");
     for flags in [
         &[][..],
         &["--state"],
@@ -154,14 +151,14 @@ fn what_went_wrong_steers_no_terminal_wherever_it_is_shown() {
     ] {
         let mut command = sexton();
         command.args(["replay", data]).args(flags);
-        let [shown, _] = ended(command.output().expect("it runs"), 0);
+        let [shown, _] = ended(command.output().expect("the command runs"), 0);
         let steers = |letter: &char| *letter != '\n' && sexton::text::steers(*letter);
         assert_eq!(shown.chars().find(steers), None, "{flags:?}: {shown:?}");
         if flags.contains(&"--export") {
             let told = shown.lines().find(|line| line.contains("31m"));
-            let told: Value = serde_json::from_str(told.expect("it is there")).expect("JSON");
+            let told: Value = serde_json::from_str(told.expect("it exists")).expect("valid JSON");
             let told = &told["message"]["fail"]["error"];
-            assert_eq!(told, error, "what is read back is the same");
+            assert_eq!(told, error, "the error is read back unchanged");
         }
     }
 }
@@ -248,7 +245,7 @@ fn who_retries_nothing_learns_what_there_is() {
 fn as_many_as_there_are_go_in_several_requests() {
     let coordinator = Coordinator::start(&["queue"]);
     let batch = coordinator.data.join("batch");
-    std::fs::write(&batch, "{\"body\":\"x\"}\n".repeat(1000)).expect("it is written");
+    std::fs::write(&batch, "{\"body\":\"x\"}\n".repeat(1000)).expect("a writable file");
     for _ in 0..2 {
         coordinator.well(&["push", "q", "--batch", text(&batch)]);
     }

@@ -1,4 +1,4 @@
-//! What a shell adds to queues: batches, and jobs of root jobs.
+//! Adding jobs from a shell: batches, and jobs of root jobs.
 
 use crate::coordinator::{CommandOutput, Coordinator, done};
 use std::io::Write as _;
@@ -11,12 +11,12 @@ fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> CommandOutput 
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut fed = command.spawn().expect("it starts");
-    let mut stdin = fed.stdin.take().expect("it is piped");
-    // A command that needs none of it may have ended by now.
+    let mut fed = command.spawn().expect("the command starts");
+    let mut stdin = fed.stdin.take().expect("a pipe");
+    // A command that does not read it may already have ended.
     drop(stdin.write_all(input.as_bytes()));
     drop(stdin);
-    done(fed.wait_with_output().expect("it ends"))
+    done(fed.wait_with_output().expect("the process ends"))
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_batch_of_lines_is_added_as_one() {
         "q: 1 queued; 0 claimed; 0 delayed\nt:other: 1 queued; 0 claimed; 0 delayed\n"
     );
     let file = coordinator.files.path().join("jobs");
-    std::fs::write(&file, "{\"queue\": \"r\", \"body\": \"x\"}\n").expect("it can be written");
+    std::fs::write(&file, "{\"queue\": \"r\", \"body\": \"x\"}\n").expect("a writable file");
     let file = file.display().to_string();
     assert_eq!(coordinator.well(&["push", "--batch", &file]), "3\n");
 
@@ -93,7 +93,7 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
             "{letter:?}"
         );
     }
-    // The first are refused by the queue, the others before they are read.
+    // The first are refused by the queue, the others before they are sent.
     for length in [longest + 1, 200_000, 5_000_000] {
         let refused = fed(&coordinator, &["push", "q"], &"x".repeat(length));
         assert_eq!(
@@ -130,7 +130,7 @@ fn nothing_else_is_added_under_a_key_for_a_time_although_the_job_is_done() {
     assert_ne!(other, first);
     let keyed = coordinator.well(&["push", "q", "x", "--dedup", "k", "--unique-for", "200ms"]);
     let again = coordinator.run(&["push", "q", "y", "--dedup", "k"]);
-    assert_eq!(again.out, keyed, "its key is known to whoever names it");
+    assert_eq!(again.out, keyed, "the key finds the same job");
     for wrong in ["0", "-1", "400d", "soon"] {
         let refused = coordinator.run(&["push", "q", "z", "--unique-for", wrong]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What the README shows is run as it stands there, from top to bottom. What is not run is named, with the reason.
+//! The commands of the README are run unchanged, from top to bottom. Those that are not run are listed, with the reason.
 
 use crate::client_programs::greenstalk;
 use crate::left_out::left_out;
@@ -10,13 +10,13 @@ use std::process::Command;
 
 const README: &str = include_str!("../../README.md");
 
-/// The heading from which on it is a session of its own.
+/// The heading at which a separate session begins.
 const OPERATOR: &str = "## If you run it";
 
 /// Commands of blocks that are not run here.
 const NOT_RUN: &[(&str, &str)] = &[(
     "cargo install --locked --path .",
-    "it builds the program anew, which the tests have from cargo",
+    "it builds the program, which cargo has built for the tests",
 )];
 
 /// Commands within a sentence that are not run here.
@@ -24,7 +24,7 @@ const INLINE_NOT_RUN: &[(&str, &str)] = &[
     ("pip install greenstalk", ".ci/run installs it"),
     (
         "cargo run --release -- serve",
-        "it builds the program anew; `sexton serve` is run",
+        "it builds the program; `sexton serve` is run",
     ),
     ("cargo test", "this is run by it"),
     ("cargo doc --open", ".ci/run builds it"),
@@ -65,7 +65,7 @@ fn session(page: &str) -> Vec<Step> {
 }
 
 fn halves() -> (&'static str, &'static str) {
-    let at = README.find(OPERATOR).expect("there is such a heading");
+    let at = README.find(OPERATOR).expect("the page has this heading");
     README.split_at(at)
 }
 
@@ -147,26 +147,26 @@ fn the_service_that_is_shown_comes_back() {
     assert_eq!(started[0].status, 0, "{started:?}");
     let pid = || {
         let listed = reader.run(["sexton service --json".to_owned()]);
-        let listed: Value = serde_json::from_str(&listed[0].printed).expect("it is JSON");
+        let listed: Value = serde_json::from_str(&listed[0].printed).expect("valid JSON");
         let pid = listed.to_string();
         let (_, pid) = pid.split_once("\"pid\":")?;
         let digits: String = pid.chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<i32>().ok()
     };
     let first = until("the service runs", pid);
-    let process = Pid::from_raw(first).expect("it is a PID");
-    kill_process(process, Signal::KILL).expect("it is there");
+    let process = Pid::from_raw(first).expect("a PID");
+    kill_process(process, Signal::KILL).expect("a live process");
     until("it runs again", || pid().filter(|now| *now != first));
 }
 
 /// The screenshot in the README exists, is as wide as a readable page, and is small enough to load quickly.
 #[test]
 fn the_picture_that_is_shown_is_one() {
-    let (_, link) = README.split_once("![").expect("there is one");
-    let (_, path) = link.split_once("](").expect("it leads somewhere");
-    let (path, _) = path.split_once(')').expect("it ends");
+    let (_, link) = README.split_once("![").expect("the page has a picture");
+    let (_, path) = link.split_once("](").expect("the link has a target");
+    let (path, _) = path.split_once(')').expect("the text has this end");
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let picture = std::fs::read(root.join(path)).expect("it is there");
+    let picture = std::fs::read(root.join(path)).expect("the file exists");
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
     // The first chunk begins with width and height.
     assert_eq!(picture[16..20], 1280_u32.to_be_bytes());
@@ -187,7 +187,7 @@ fn every_command_is_run_or_named_with_the_reason() {
             "{named} is named, and not in the README"
         );
     }
-    // Each two of every three parts between backquotes are text.
+    // Two of every three parts between backquotes are text.
     let prose: Vec<&str> = README.split("```").step_by(2).collect();
     let prose = prose.join(" ");
     let spans: Vec<&str> = prose.split('`').skip(1).step_by(2).collect();

@@ -1,8 +1,8 @@
-//! Services that say when they are ready, that they still live, and as whom they run.
+//! Services that report readiness and send watchdog messages, and the users that they run as.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{PROGRAM, text};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// One that speaks the protocol of `sd_notify`: another coordinator, on a directory of its own.
+/// A service that speaks the protocol of `sd_notify`: another coordinator, on a directory of its own.
 const NOTIFIER: &str = "\"serve\", \"--data\", \"inner\", \"--lockserver\", \"off\", \"--beanstalk\", \"off\", \"--http\", \"off\"";
 
 fn notifier(name: &str) -> String {
@@ -23,7 +23,7 @@ fn notifier(name: &str) -> String {
 const WEB: &str = "[services.web]\ncommand = [\"sleep\", \"1000\"]\nafter = [\"db\"]\n";
 
 fn process(pid: i32) -> Pid {
-    Pid::from_raw(pid).expect("it is one")
+    Pid::from_raw(pid).expect("a PID")
 }
 
 fn pid_of(application: &Application, name: &str) -> Option<i32> {
@@ -47,7 +47,7 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
         "[services.db]\ncommand = [\"sh\", \"-c\", \"{script}\"]\nready = \"line:now ready\"\n{WEB}"
     ));
     let said = |application: &Application| {
-        until("it says something", || {
+        until("it reports its status", || {
             output(application, "db").contains("up").then_some(())
         });
     };
@@ -58,20 +58,20 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
     application.kill();
     application.serve();
     assert_eq!(application.status("db"), "starting");
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     assert_eq!(application.until_running("db"), db);
     application.until_running("web");
-    // What the process before said does not count for the next: it says it again, when it is asked to.
-    std::fs::remove_file(application.files.path().join("go")).expect("it is there");
-    kill_process(process(db), Signal::KILL).expect("it is there");
+    // A report of the previous process does not count for the next one, which reports again when it is ready.
+    std::fs::remove_file(application.files.path().join("go")).expect("the file exists");
+    kill_process(process(db), Signal::KILL).expect("a live process");
     until("it is back", || {
         pid_of(&application, "db").filter(|pid| *pid != db)
     });
-    until("it says something again", || {
+    until("it reports its status again", || {
         (output(&application, "db").matches("up once").count() == 2).then_some(())
     });
     assert_eq!(application.status("db"), "starting");
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     application.until_running("db");
 }
 
@@ -81,8 +81,8 @@ fn a_notice_makes_a_service_ready_and_its_words_are_shown() {
     let application = Application::start(&config);
     application.until_running("db");
     application.until_running("web");
-    // It says other things before that.
-    until("its words are shown", || {
+    // It sends other messages before that.
+    until("its status is shown", || {
         let view = application.view("db");
         (view["instances"][0]["said"] == "all listeners are open").then_some(())
     });
@@ -98,16 +98,17 @@ fn a_notice_of_a_stranger_is_none() {
     ));
     let pid = until("it runs", || pid_of(&application, "db"));
     application.until_running("other");
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("it is ours");
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("our own file");
     let mut variables = environment.split(|byte| *byte == 0);
     let socket = variables.find_map(|it| it.strip_prefix(b"NOTIFY_SOCKET="));
-    let socket = String::from_utf8(socket.expect("it is told").to_vec()).expect("it is text");
+    let socket =
+        String::from_utf8(socket.expect("the client is notified").to_vec()).expect("UTF-8");
     assert_eq!(Path::new(&socket), application.data().join("notify.sock"));
     let sender = UnixDatagram::unbound().expect("a socket");
     for _ in 0..10 {
         sender.send_to(b"READY=1", &socket).expect("it is sent");
     }
-    // What another service is told after that is done after it.
+    // A later message to another service is handled after it.
     application.well(&["restart", "other"]);
     application.until_running("other");
     assert_eq!(application.status("db"), "starting");
@@ -132,13 +133,13 @@ fn one_that_gives_no_sign_of_life_is_replaced() {
     let config = format!("{}watchdog = \"1s\"\ngrace = \"100ms\"\n", notifier("db"));
     let application = Application::start(&config);
     let db = application.until_running("db");
-    // It gives signs of life: it is the same after some of them were due.
-    until("its words are shown", || {
+    // It sends watchdog messages: it is the same process after some of them were due.
+    until("its status is shown", || {
         application.view("db")["instances"][0]["said"]
             .as_str()
             .map(drop)
     });
-    kill_process(process(db), Signal::STOP).expect("it is there");
+    kill_process(process(db), Signal::STOP).expect("a live process");
     until("it is back", || {
         application.running("db").filter(|pid| *pid != db)
     });
@@ -161,9 +162,9 @@ fn a_service_runs_as_its_user_with_its_limits_or_not_at_all() {
     application.until_running("one");
     let said = output(&application, "one");
     let lines: Vec<&str> = said.lines().collect();
-    let nobody = std::fs::read_to_string("/etc/passwd").expect("it is there");
+    let nobody = std::fs::read_to_string("/etc/passwd").expect("the file exists");
     let nobody = nobody.lines().find(|line| line.starts_with("nobody:"));
-    let fields: Vec<&str> = nobody.expect("there is one").split(':').collect();
+    let fields: Vec<&str> = nobody.expect("the user exists").split(':').collect();
     assert_eq!(lines, [fields[2], fields[3], "77", "nobody"]);
     for (name, words) in [
         ("two", "no user no-such-user"),
@@ -173,7 +174,7 @@ fn a_service_runs_as_its_user_with_its_limits_or_not_at_all() {
         let view = application.view(name);
         let failure = &view["instances"][0]["last"]["failure"];
         assert_eq!(failure["step"], "user", "{view}");
-        let found = failure["words"].as_str().expect("it says why");
+        let found = failure["words"].as_str().expect("the refusal has a detail");
         assert!(found.contains(words), "{found}");
         assert_eq!(output(&application, name), "");
     }
@@ -184,14 +185,14 @@ fn another_user_can_say_that_it_is_ready_without_a_way_into_the_data_directory()
     if !geteuid().is_root() {
         return left_out("notices of other users: only root starts their services");
     }
-    // It has a directory that it may write to, and the data of the other is root's alone.
+    // It has a directory that it may write to, and only root may read the data of the other.
     let inner = tempfile::tempdir().expect("a temporary directory");
     rustix::fs::chown(
         inner.path(),
         Some(rustix::fs::Uid::from_raw(65534)),
         Some(rustix::fs::Gid::from_raw(65534)),
     )
-    .expect("root may");
+    .expect("root may do this");
     let application = Application::start(&format!(
         "{}user = \"65534\"\ngroup = \"65534\"\ndir = \"{}\"\n",
         notifier("db"),

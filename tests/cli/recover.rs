@@ -1,7 +1,8 @@
-//! `sexton recover`: damage that a start refuses is no dead end. A dry run says what would be lost and changes nothing; done, the
-//! directory starts with what stands before the damage, or with all but it, gives no number twice, and keeps what was replaced.
+//! `sexton recover`: damage because of which a start is refused can be recovered from. A dry run reports what would be lost and
+//! changes nothing; afterwards the directory starts with everything before the damage, or with everything except the damaged records,
+//! issues no number twice, and keeps the replaced files.
 
-#![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
 use crate::daemon::{Daemon, serve, sexton};
 use crate::directory::{copy, everything, make, request, settings};
@@ -20,12 +21,12 @@ use std::sync::Arc;
 fn recover(data: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("recover").arg(data).args(flags);
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 fn text(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    String::from_utf8(all).expect("it is text")
+    String::from_utf8(all).expect("UTF-8")
 }
 
 fn json(data: &Path, flags: &[&str]) -> (Option<i32>, Value) {
@@ -39,10 +40,10 @@ fn json(data: &Path, flags: &[&str]) -> (Option<i32>, Value) {
 fn segments(data: &Path) -> Vec<std::path::PathBuf> {
     let folder = fs::read_dir(data.join("journal")).expect("there is a journal");
     let mut segments: Vec<_> = folder
-        .map(|entry| entry.expect("it can be read").path())
+        .map(|entry| entry.expect("the directory is readable").path())
         .filter(|path| path.extension().is_some_and(|ends| ends == "seg"))
         .filter(|path| {
-            fs::read(path).expect("it reads")[32..]
+            fs::read(path).expect("the file is readable")[32..]
                 .iter()
                 .any(|byte| *byte != 0)
         })
@@ -51,58 +52,58 @@ fn segments(data: &Path) -> Vec<std::path::PathBuf> {
     segments
 }
 
-/// Where each frame of a segment begins, with its number.
+/// The offset and number of each frame of a segment.
 fn frames(segment: &Path) -> Vec<(usize, u64)> {
-    let bytes = fs::read(segment).expect("it reads");
+    let bytes = fs::read(segment).expect("the file is readable");
     let mut frames = Vec::new();
     let mut at = 32;
     loop {
-        let size = u32::from_le_bytes(*bytes[at..].first_chunk().expect("it is whole"));
+        let size = u32::from_le_bytes(*bytes[at..].first_chunk().expect("it is long enough"));
         if size == 0 {
             return frames;
         }
-        let seq = u64::from_le_bytes(*bytes[at + 8..].first_chunk().expect("it is whole"));
+        let seq = u64::from_le_bytes(*bytes[at + 8..].first_chunk().expect("it is long enough"));
         frames.push((at, seq));
-        at += usize::try_from(size).expect("it is small");
+        at += usize::try_from(size).expect("a small number");
     }
 }
 
 fn edit(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
-    let mut bytes = fs::read(file).expect("it reads");
+    let mut bytes = fs::read(file).expect("the file is readable");
     change(&mut bytes);
-    fs::write(file, bytes).expect("it can be written");
+    fs::write(file, bytes).expect("a writable file");
 }
 
-/// 600 locks in a snapshot, 300 of them in the one before, and 500 after it: left without a stop.
+/// 600 locks in a snapshot, 300 of them in the previous one, and 500 after it: left without a stop.
 fn left(data: &Path) {
     let made = data.with_extension("made");
-    let node = Node::open(settings(&made)).expect("it opens");
+    let node = Node::open(settings(&made)).expect("the directory opens");
     let handle = node.handle();
     for to in [600, 900] {
         request(&handle, to - 300..to);
-        node::wait(handle.checkpoint()).expect("it is taken");
+        node::wait(handle.checkpoint()).expect("the lock is granted");
     }
     request(&handle, 900..1400);
     copy(&made, data);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
-/// How many locks a start on a directory has, and the token of one that is asked for then.
+/// The number of locks after a start on a directory, and the token of a new one.
 fn starts(data: &Path) -> (usize, u64) {
-    let node = Node::open(settings(data)).expect("it starts");
+    let node = Node::open(settings(data)).expect("the node starts");
     let locks = node::entries(&node.handle()).len();
     request(&node.handle(), 5000..5001);
     let newest = node::entries(&node.handle())
         .iter()
         .filter_map(|entry| Some(entry.token?.0))
         .max();
-    node.stop().expect("it stops");
-    (locks, newest.expect("there is one"))
+    node.stop().expect("the node stops");
+    (locks, newest.expect("a snapshot exists"))
 }
 
 #[test]
 fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     left(&data);
     let journal = segments(&data);
@@ -113,9 +114,9 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     edit(last, |bytes| bytes[at + 40] ^= 4);
     let before = everything(&data);
 
-    let refused = serve(&["--data", data.to_str().expect("plain")])
+    let refused = serve(&["--data", data.to_str().expect("UTF-8")])
         .output()
-        .expect("it runs");
+        .expect("the command runs");
     assert_eq!(refused.status.code(), Some(3));
     assert!(
         text(&refused).contains("sexton recover DATA --dry-run"),
@@ -148,9 +149,9 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
 
     let (status, done) = json(&data, &[]);
     assert_eq!(status, Some(0), "{done:#}");
-    let aside = data.join(done["aside"].as_str().expect("it says where"));
-    let name = last.file_name().expect("it has one");
-    let (_, _, kept) = &before[&format!("/journal/{}", name.to_str().expect("plain"))];
+    let aside = data.join(done["aside"].as_str().expect("a string"));
+    let name = last.file_name().expect("the path has a file name");
+    let (_, _, kept) = &before[&format!("/journal/{}", name.to_str().expect("UTF-8"))];
     assert_eq!(
         &fs::read(aside.join("journal").join(name)).ok(),
         kept,
@@ -158,8 +159,8 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     );
     let (locks, number) = starts(&data);
     assert!((600..1100).contains(&locks), "{locks}");
-    assert!(number > end, "{number} was given before");
-    // And it is a directory as any other.
+    assert!(number > end, "{number} was issued before");
+    // And it is an ordinary directory.
     let output = recover(&data, &[]);
     assert_eq!(output.status.code(), Some(0));
     assert!(
@@ -171,7 +172,7 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
 
 #[test]
 fn what_follows_is_kept_if_the_damaged_record_is_passed_over() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     left(&data);
     let last = segments(&data).pop().expect("there are records");
@@ -201,7 +202,7 @@ fn what_follows_is_kept_if_the_damaged_record_is_passed_over() {
 
 #[test]
 fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     left(&data);
     let last = segments(&data).pop().expect("there are records");
@@ -210,7 +211,7 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     edit(&last, |bytes| bytes.truncate(at + 7));
     let (status, said) = json(&data, &["--dry-run"]);
     assert_eq!(status, Some(1), "{said:#}");
-    let refused = said["refused"].as_str().expect("it says why");
+    let refused = said["refused"].as_str().expect("the refusal has a detail");
     let place = format!("damaged at offset {at}, after sequence number {kept}: its header");
     assert!(refused.contains(&place), "{refused}");
     assert_eq!(said["last"], kept, "{said:#}");
@@ -218,13 +219,17 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     for unread in lost {
         assert_eq!(unread["unread"]["from"], kept + 1, "{said:#}");
     }
-    let replay = sexton().arg("replay").arg(&data).output().expect("it runs");
+    let replay = sexton()
+        .arg("replay")
+        .arg(&data)
+        .output()
+        .expect("the command runs");
     assert_eq!(replay.status.code(), Some(3), "{}", text(&replay));
     let shown = String::from_utf8_lossy(&replay.stdout).into_owned();
     let shown = shown.lines().last().expect("records").trim_start();
     assert!(shown.starts_with(&format!("{kept} ")), "{shown}");
     let inspected = sexton().arg("inspect").arg(&data).output();
-    let inspected = text(&inspected.expect("it runs"));
+    let inspected = text(&inspected.expect("the command runs"));
     let numbers = format!("to {kept} in ");
     assert!(inspected.contains(&numbers), "{inspected}");
 
@@ -232,14 +237,18 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     let (status, done) = json(&data, &[]);
     assert_eq!(status, Some(0), "{done:#}");
     let (locks, number) = starts(&data);
-    assert_eq!(locks as u64, 1100 - (end - kept), "all but what is gone");
-    assert!(number > end, "{number} was given before");
+    assert_eq!(
+        locks as u64,
+        1100 - (end - kept),
+        "all except the lost ones"
+    );
+    assert!(number > end, "{number} was issued before");
 }
 
-/// What it is, what is done to the directory, how many locks are left at least, and what is said.
+/// The name, the damage, the minimum number of remaining locks, and parts of the output.
 type Harm = (&'static str, fn(&Path), usize, &'static str);
 
-/// What is done to a directory that was stopped in good order, how many locks are left at least, and what is said.
+/// The damage to a directory that was stopped cleanly, the minimum number of remaining locks, and parts of the output.
 const HARMS: &[Harm] = &[
     (
         "the last records became zeros",
@@ -256,13 +265,13 @@ const HARMS: &[Harm] = &[
         "a segment is gone",
         |data| {
             let journal = segments(data);
-            fs::remove_file(&journal[journal.len() - 2]).expect("it is there");
+            fs::remove_file(&journal[journal.len() - 2]).expect("the file exists");
         },
         600,
         "it is missing",
     ),
     (
-        "a header beyond mending",
+        "a header that cannot be corrected",
         |data| {
             let last = segments(data).pop().expect("there are records");
             edit(&last, |bytes| bytes[..40].fill(9));
@@ -272,20 +281,20 @@ const HARMS: &[Harm] = &[
     ),
     (
         "the journal is gone",
-        |data| fs::remove_dir_all(data.join("journal")).expect("it is there"),
+        |data| fs::remove_dir_all(data.join("journal")).expect("the directory exists"),
         600,
         "the journal ends before it",
     ),
     (
         "the snapshots are gone",
-        |data| fs::remove_dir_all(data.join("snapshots")).expect("it is there"),
+        |data| fs::remove_dir_all(data.join("snapshots")).expect("the directory exists"),
         0,
         "nothing: neither snapshot can be read",
     ),
     (
         "the newer snapshot is gone, and a record after the older is damaged",
         |data| {
-            fs::write(data.join("snapshots/b.seal"), "x").expect("it can be written");
+            fs::write(data.join("snapshots/b.seal"), "x").expect("a writable file");
             let (at, _) = frames(&segments(data)[1])[3];
             edit(&segments(data)[1], |bytes| bytes[at + 40] ^= 1);
         },
@@ -296,7 +305,7 @@ const HARMS: &[Harm] = &[
 
 #[test]
 fn whatever_a_start_refuses_is_made_to_start() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let made = files.path().join("made");
     left(&made);
     for (what, harm, locks_min, words) in HARMS {
@@ -325,16 +334,16 @@ fn whatever_a_start_refuses_is_made_to_start() {
     }
 }
 
-/// A record whose checksum holds, and which no state can take: a defect, and called so by whoever meets it.
+/// A record with a valid checksum that no state accepts: a bug, and reported as such everywhere.
 #[test]
 fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     make(&data);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(&data));
-    let mut reader = Reader::open_present(disk.as_ref()).expect("it opens");
+    let mut reader = Reader::open_present(disk.as_ref()).expect("the journal is intact");
     let mut granted = None;
-    while let Some(record) = reader.next().expect("it reads") {
+    while let Some(record) = reader.next().expect("the record is readable") {
         if record.actor == ActorId::LOCK && record.kind == Kind::Entry {
             granted = Some(record.payload.to_vec());
         }
@@ -343,7 +352,8 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
     let granted = granted.expect("there are some");
     let seq = Seq(tail.last.0 + 1);
     let filler = Box::new(InlineFiller::new(Arc::clone(&disk)));
-    let mut writer = Writer::open(disk, settings(&data).segments, filler, &tail).expect("it opens");
+    let mut writer =
+        Writer::open(disk, settings(&data).segments, filler, &tail).expect("the journal is intact");
     let mut batch = Batch::default();
     let about = About {
         seq,
@@ -351,15 +361,17 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
         actor: ActorId::LOCK,
         kind: Kind::Entry,
     };
-    // What was granted already is granted once more, in the same slot.
+    // A lock that is already held is granted again, in the same slot.
     batch.push(about, |bytes| bytes.extend_from_slice(&granted));
-    writer.write(&mut batch).expect("it takes it");
+    writer.write(&mut batch).expect("connected");
     writer.sync().expect("it syncs");
     drop(writer);
-    let data_text = data.to_str().expect("plain");
-    let served = serve(&["--data", data_text]).output().expect("it runs");
+    let data_text = data.to_str().expect("UTF-8");
+    let served = serve(&["--data", data_text])
+        .output()
+        .expect("the command runs");
     let inspected = sexton().args(["inspect", data_text]).output();
-    let inspected = inspected.expect("it runs");
+    let inspected = inspected.expect("the command runs");
     for (command, output, status) in [("serve", served, 4), ("inspect", inspected, 3)] {
         let said = text(&output);
         assert!(
@@ -380,9 +392,9 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
 
 #[test]
 fn a_directory_that_starts_or_runs_is_left_alone() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("plain")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     for flags in [&["--dry-run"][..], &[]] {
         let output = recover(&data, flags);
         assert_eq!(output.status.code(), Some(3), "{}", text(&output));

@@ -72,7 +72,7 @@ fn without_the_variable_the_line_of_parents_is_asked() {
     let (launched, ids) = registered(&tree, script, 1);
     assert_ne!(ids[0], launched);
     assert_eq!(parent(&tree, &ids[0]), *launched);
-    // A process that neither names its parent nor descends from it has none, which is better than a wrong one.
+    // A process that neither names its parent nor descends from one has no parent, which is better than a wrong one.
     let script = "(setsid sh -c 'unset SEXTON_PROCESS_ID; sleep 0.2; $R >> $F; $R >> $F; exec sleep 1000' &)";
     let (_, ids) = registered(&tree, script, 2);
     assert_eq!(ids[0], ids[1]);

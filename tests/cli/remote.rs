@@ -1,9 +1,9 @@
-//! Tasks on another machine: a real sshd, on loopback, as this user. What is cut, killed or silent comes to what
-//! `docs/tasks.md` says, and no attempt runs twice at a time.
+//! Tasks on another machine: a real sshd, on loopback, as this user. Cut connections, kills and silence have the results that
+//! `docs/tasks.md` describes, and no attempt runs twice at the same time.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// A coordinator whose tasks run there and nowhere else.
+/// A coordinator whose tasks run on that machine only.
 pub(crate) fn start() -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::start();
@@ -34,7 +34,7 @@ pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
 
 pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     let printed = tree.well(&["task", "show", &id.to_string(), "--json"]);
-    serde_json::from_str(&printed).expect("it is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 pub(crate) fn over(tree: &Tree, id: u64) -> Value {
@@ -53,7 +53,7 @@ pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     })
 }
 
-/// A script that says its PID and that it begins, waits until a file is there, and says that it ends.
+/// A script that writes its PID and that it begins, waits until a file exists, and writes that it ends.
 pub(crate) fn waits(far: &Far, more: &str) -> String {
     let (log, go) = (far.path("log"), far.path("go"));
     format!(
@@ -64,10 +64,10 @@ pub(crate) fn waits(far: &Far, more: &str) -> String {
 }
 
 pub(crate) fn let_go(far: &Far) {
-    std::fs::write(far.path("go"), "").expect("it is written");
+    std::fs::write(far.path("go"), "").expect("a writable file");
 }
 
-/// Whether a process runs: one that has ended may still have its PID.
+/// Whether a process is running: one that has ended may still have its PID.
 pub(crate) fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -76,7 +76,7 @@ pub(crate) fn lives(pid: &str) -> bool {
     state.is_some_and(|state| state != "Z")
 }
 
-/// Nothing is kept there any more, and an audit finds nothing.
+/// No attempt is kept there any more, and an audit finds nothing.
 pub(crate) fn assert_settled(far: &Far, tree: &Tree) {
     far.assert_forgotten();
     tree.assert_all_agrees();
@@ -95,7 +95,7 @@ pub(crate) fn assert_one_at_a_time(log: &[String]) {
 fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
     let Some((far, tree)) = start() else { return };
     let file = far.path("env");
-    std::fs::write(&file, "API_TOKEN=hush-hush\n").expect("it is written");
+    std::fs::write(&file, "API_TOKEN=hush-hush\n").expect("a writable file");
     let script = format!(
         "echo out; echo err >&2; \"$0\" task save half && \"$0\" task heartbeat; echo \"${{#API_TOKEN}} $PLAIN $SEXTON_TASK_NAME $PWD\"; {}; \
          exec \"$0\" task done 'all of it'",
@@ -118,7 +118,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
         &script,
     );
     lines(&far.path("log"), 1);
-    // ssh is told where to go, and nothing of what is to be done there.
+    // ssh's command line has the destination, and nothing about the command.
     for pid in far.all_with("ssh") {
         for file in ["cmdline", "environ"] {
             let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -142,7 +142,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
     assert_eq!(task["past"][0]["server"], "web");
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("it has one")
+        .expect("a string")
         .to_owned();
     let out = tree.well(&["logs", &process]);
     assert!(
@@ -180,12 +180,12 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
             "{script}: {task}"
         );
     }
-    // What it leaves is part of it.
+    // The process that it leaves is part of it.
     let log = far.path("left");
     let script = format!("(sleep 0.3; echo left > {}) & exit 0", text(&log));
     over(&tree, add(&tree, &[], &script));
     assert_eq!(lines(&log, 1), ["left"]);
-    // A program that is not there was never launched, and the task goes on.
+    // A program that does not exist was never launched, and the task continues.
     let id: u64 = tree
         .well(&["task", "add", "--", "/no/such/program"])
         .trim_end()
@@ -235,11 +235,11 @@ fn an_attempt_outlives_who_waits_for_it_here_and_the_coordinator() {
     lines(&log, 1);
     let first = show(&tree, id)["attempt"]["process"]
         .as_str()
-        .expect("it has one")
+        .expect("a string")
         .to_owned();
-    let pid = tree.record(&first)["pid"].as_i64().expect("it runs");
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a PID")).expect("a PID");
-    kill_process(pid, Signal::KILL).expect("it is ours");
+    let pid = tree.record(&first)["pid"].as_i64().expect("a live process");
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a PID fits")).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("a permitted signal");
     until("another waits for it", || {
         let task = show(&tree, id);
         let process = task["attempt"]["process"].as_str()?.to_owned();
@@ -270,7 +270,7 @@ fn who_keeps_an_attempt_there_is_killed_and_nothing_of_it_is_left() {
         let begun = lines(&log, 1);
         let command = begun[0].rsplit(' ').next().expect("its PID").to_owned();
         for pid in far.keepers() {
-            kill_process(pid, Signal::KILL).expect("it is ours");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
         if exit == "completed" {
             let log = lines(&log, 2);
@@ -302,7 +302,7 @@ fn a_machine_that_was_started_again_says_so() {
     let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"]
         .into_iter()
         .find(|it| Path::new(it).exists());
-    far.listen(sshd.expect("it was there"));
+    far.listen(sshd.expect("sshd is installed"));
     let task = over(&tree, id);
     assert_eq!(
         (&task["exit"], &task["past"][0]["cause"]),
@@ -311,7 +311,7 @@ fn a_machine_that_was_started_again_says_so() {
     );
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("it has one")
+        .expect("a string")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("rebooted"), "{err}");
@@ -337,7 +337,7 @@ fn what_is_to_end_is_ended_there_with_all_that_it_started() {
     for pid in pids {
         assert!(!lives(&pid), "{pid} lives");
     }
-    // A server that is removed settles what runs there.
+    // Removing a server settles its attempts.
     let removed = add(&tree, &[], &waits(&far, ""));
     lines(&log, 3);
     tree.well(&["server", "remove", "web"]);
@@ -368,19 +368,19 @@ fn who_cannot_be_reached_has_begun_nothing() {
     assert_eq!(task["past"][0]["cause"], "not-launched", "{task}");
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("it has one")
+        .expect("a string")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("onnection refused"), "what ssh says: {err}");
     far.listen("/usr/sbin/sshd");
     assert_eq!(over(&tree, id)["exit"], "completed");
-    // A host that has another key than it had is not let have anything.
-    let stranger = std::fs::read_to_string(far.path("stranger.pub")).expect("it is there");
+    // A host whose key has changed gets nothing.
+    let stranger = std::fs::read_to_string(far.path("stranger.pub")).expect("the file exists");
     std::fs::write(
         far.path("known"),
         format!("[127.0.0.1]:{} {stranger}", far.port),
     )
-    .expect("it is written");
+    .expect("a writable file");
     let id = add(&tree, &[], "exit 0");
     let task = until("it was tried", || {
         let task = show(&tree, id);
@@ -388,22 +388,22 @@ fn who_cannot_be_reached_has_begun_nothing() {
     });
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("it has one")
+        .expect("a string")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("Host key verification failed"), "{err}");
     assert_settled(&far, &tree);
 }
 
-/// One request to a socket of reports; its answer.
+/// One request to a report socket; returns its answer.
 fn report(socket: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream
         .write_all(format!("{line}\n").as_bytes())
-        .expect("it is read");
+        .expect("connected");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    serde_json::from_str(&answer).expect("it is JSON")
+    stream.read_to_string(&mut answer).expect("an answer");
+    serde_json::from_str(&answer).expect("valid JSON")
 }
 
 #[test]
@@ -416,14 +416,18 @@ fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once(
         waits(&far, "")
     );
     let id = add(&tree, &[], &script);
-    // Connections are cut while reports are under way.
+    // Connections are cut while reports are in transit.
     let saved = far.path("saved");
     for at in [3, 9, 15, 22, 30] {
         lines(&saved, at);
         far.cut();
     }
     lines(&far.path("log"), 1);
-    assert_eq!(show(&tree, id)["revision"], count, "each was heard once");
+    assert_eq!(
+        show(&tree, id)["revision"],
+        count,
+        "each report was applied once"
+    );
     let place = std::fs::read_dir(far.path("state"))
         .expect("it is kept")
         .flatten()
@@ -458,7 +462,7 @@ fn the_wrapper_bears_with_whatever_comes() {
         (b"{\"do\":\"ping\"}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"../../etc\",\"from\":[0,0]}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"0192\",\"from\":[0,0]}\n", "ended"),
-        // It was asked for, and so is begun no more.
+        // It was already requested, so it is not begun again.
         (
             b"{\"do\":\"start\",\"attempt\":\"0192\",\"command\":[\"touch\",\"ran\"],\"env\":[],\"dir\":\"\",\"grace_ms\":1,\"lost_after_ms\":1000}\n",
             "failed",
@@ -471,16 +475,16 @@ fn the_wrapper_bears_with_whatever_comes() {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("it starts");
-        wrapper.stdin.take().expect("it has one").write_all(said).expect("it is read");
-        let done = wrapper.wait_with_output().expect("it ends");
+            .expect("the command starts");
+        wrapper.stdin.take().expect("a pipe").write_all(said).expect("connected");
+        let done = wrapper.wait_with_output().expect("the process ends");
         let out = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(out.contains(heard), "{said:?}: {out}");
         assert!(!dir.path().join("ran").exists());
     }
 }
 
-/// A coordinator that gives up a machine sooner.
+/// A coordinator that gives up a machine earlier.
 pub(crate) fn start_impatient(lost_after: &str) -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::configured(&format!("[tasks]\nserver_lost_after = \"{lost_after}\"\n"));
@@ -497,14 +501,14 @@ fn a_connection_that_stalls_is_given_up_and_made_again() {
     lines(&far.path("log"), 1);
     let fronts = far.pids(" wrapper --state ");
     for pid in &fronts {
-        kill_process(*pid, Signal::STOP).expect("it is ours");
+        kill_process(*pid, Signal::STOP).expect("a permitted signal");
     }
     until("another takes its place", || {
         let now = far.pids(" wrapper --state ");
         now.iter().any(|pid| !fronts.contains(pid)).then_some(())
     });
     for pid in fronts {
-        // What it still had to say comes too late.
+        // Its remaining reports arrive too late.
         let _gone = kill_process(pid, Signal::CONT);
     }
     let_go(&far);
@@ -541,7 +545,7 @@ fn a_machine_that_does_not_answer_is_given_up_when_the_attempt_has_ended_there()
     );
     for line in begun {
         let pid = line.rsplit(' ').next().unwrap_or_default();
-        assert!(!lives(pid), "{pid} lives, and it was given up");
+        assert!(!lives(pid), "{pid} is alive, and was given up");
     }
     far.listen("/usr/sbin/sshd");
     let_go(&far);

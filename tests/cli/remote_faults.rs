@@ -1,9 +1,9 @@
-//! Faults on another machine, each with tasks that may run twice and tasks that may not: it shuts down, it is not heard of for too
-//! long, it is started again, it is removed, and the coordinator is killed meanwhile.
+//! Faults on another machine, each with tasks that may run twice and tasks that may not: it shuts down, it does not answer for too
+//! long, it is rebooted, it is removed, and the coordinator is killed meanwhile.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Both values of `abort_on_failure`: the flags of the task, and the exit of a task whose first attempt is killed.
 const POLICIES: [(&[&str], &str); 2] = [(&[], "system-error"), (&["--retry"], "completed")];
 
-/// A script whose first attempt writes its PID and goes on until SIGTERM, which it handles by exiting with `status`. Later
+/// A script whose first attempt writes its PID and continues until SIGTERM, which it handles by exiting with `status`. Later
 /// attempts complete.
 fn handles_term(far: &Far, status: u8) -> String {
     let log = far.path("log");
@@ -31,7 +31,7 @@ fn handles_term(far: &Far, status: u8) -> String {
     )
 }
 
-/// One task for each policy and each of two statuses with which its command answers SIGTERM; all of them run.
+/// One task for each policy and each of two statuses with which its command answers SIGTERM; all of them are running.
 fn add_handlers(far: &Far, tree: &Tree) -> Vec<(u64, &'static str)> {
     tree.well(&["task", "limit", "default", "4"]);
     let mut tasks = Vec::new();
@@ -66,7 +66,7 @@ fn an_attempt_that_is_cut_off_counts_as_killed_however_its_command_exits() {
     let tasks = add_handlers(&far, &tree);
     far.shut();
     far.cut();
-    // Each is stopped there because nobody has come for it, well before it is given up here.
+    // Each is stopped there because no coordinator has connected, well before it is given up here.
     lines(&far.path("log"), 8);
     far.listen("/usr/sbin/sshd");
     assert_counted_as_killed(&tree, &tasks);
@@ -98,13 +98,13 @@ fn a_command_that_exited_before_it_was_cut_off_has_ended_as_it_did() {
     assert_settled(&far, &tree);
 }
 
-/// Row 15: a server is shut down with tasks on it, and says so.
+/// Row 15: a server is shut down with tasks on it, and reports so.
 #[test]
 fn a_machine_that_shuts_down_stops_its_attempts_and_says_so() {
     let Some((far, tree)) = start() else { return };
     let tasks = add_handlers(&far, &tree);
     for pid in far.keepers() {
-        kill_process(pid, Signal::TERM).expect("it is ours");
+        kill_process(pid, Signal::TERM).expect("a permitted signal");
     }
     assert_counted_as_killed(&tree, &tasks);
     for line in lines(&far.path("log"), 8) {
@@ -128,7 +128,7 @@ fn a_machine_that_was_started_again_runs_what_may_run_twice() {
     assert_settled(&far, &tree);
 }
 
-/// A server is removed while its tasks run. What may run twice does so on another; a second task of the same work id runs, too.
+/// A server is removed while its tasks run. Those that may run twice do so on another; a second task of the same work id runs, too.
 #[test]
 fn a_server_that_is_removed_gives_up_its_tasks_to_another() {
     let Some((far, tree)) = start() else { return };
@@ -179,7 +179,7 @@ fn a_work_id_is_free_again_after_its_server_was_lost() {
     far.listen("/usr/sbin/sshd");
     let task = over(&tree, second);
     assert_eq!(task["exit"], "completed", "{task}");
-    // Nobody asks for the end of the first any more: it is kept there for a while.
+    // No coordinator requests the end of the first any more: it is kept there for a while.
     tree.assert_all_agrees();
 }
 
@@ -193,7 +193,7 @@ fn a_command_that_dies_there_while_the_coordinator_is_dead_has_died() {
     let begun = lines(&far.path("log"), 2);
     tree.again(|| {
         for line in &begun {
-            kill_process(pid_of(line), Signal::KILL).expect("it is ours");
+            kill_process(pid_of(line), Signal::KILL).expect("a permitted signal");
         }
     });
     assert_counted_as_killed(&tree, &tasks);

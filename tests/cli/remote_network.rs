@@ -1,5 +1,5 @@
-//! A network that fails between coordinator and server: for a second, for longer than a connection is waited for, and for longer
-//! than an attempt goes on without a word.
+//! A network that fails between coordinator and server: for a second, for longer than the timeout of a connection, and for longer
+//! than an attempt continues without a connection.
 
 use crate::daemon::text;
 use crate::far::Far;
@@ -8,7 +8,7 @@ use crate::remote::{add, assert_settled, let_go, lines, lives, over, show};
 use crate::tree::Tree;
 use std::time::Duration;
 
-/// After how long without a word an attempt ends there by itself.
+/// The time without a message after which an attempt ends there by itself.
 const LOST_AFTER: &str = "16s";
 
 fn start() -> Option<(Far, Tree)> {
@@ -21,7 +21,7 @@ fn start() -> Option<(Far, Tree)> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long the link is down is what is tried"
+    reason = "the duration of the failure is what is tested"
 )]
 fn down(far: &Far, span: Duration) {
     far.network().set_link(false);
@@ -29,7 +29,7 @@ fn down(far: &Far, span: Duration) {
     far.network().set_link(true);
 }
 
-/// What every script begins with: two attempts of one task at a time leave a note.
+/// The beginning of every script: two attempts of one task at the same time leave a note.
 fn alone(far: &Far) -> String {
     let (held, twice) = (far.path("held"), far.path("twice"));
     format!(
@@ -57,14 +57,17 @@ fn a_link_that_fails_for_a_while_interrupts_nothing() {
         text(&far.path("go"))
     );
     let id = add(&tree, &[], &script);
-    // A connection outlasts the first, and is made again after the second. Each falls between a report and its answer.
+    // A connection survives the first, and is made again after the second. Each falls between a report and its answer.
     for (at, span) in [(10, 1), (40, 8)] {
         lines(&saved, at);
         down(&far, Duration::from_secs(span));
     }
     lines(&saved, count);
     let task = show(&tree, id);
-    assert_eq!(task["revision"], count, "each was heard once: {task}");
+    assert_eq!(
+        task["revision"], count,
+        "each report was applied once: {task}"
+    );
     assert_eq!(task["attempts"], 1, "{task}");
     let_go(&far);
     let task = over(&tree, id);
@@ -102,7 +105,7 @@ fn a_link_that_fails_for_too_long_loses_the_server_and_nothing_runs_twice() {
     );
     for line in begun {
         let pid = line.rsplit(' ').next().unwrap_or_default();
-        assert!(!lives(pid), "{pid} lives, and it was given up");
+        assert!(!lives(pid), "{pid} is alive, and was given up");
     }
     tree.assert_all_agrees();
     far.network().set_link(true);

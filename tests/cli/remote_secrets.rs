@@ -1,4 +1,4 @@
-//! Secrets of attempts, here and on another machine: they stand in no file, in no log and in no command line.
+//! Secrets of attempts, here and on another machine: they are in no file, in no log and on no command line.
 
 use crate::daemon::text;
 use crate::far::Far;
@@ -6,7 +6,7 @@ use crate::remote::{add, assert_settled, let_go, lines, over, show, waits};
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 
-/// What a task is given, which nobody else is to know.
+/// A secret value that is given to a task.
 const PLANTED: &str = "hush-hush-4711";
 
 /// The regular files below a directory.
@@ -14,7 +14,7 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
-        // What is gone by now holds nothing.
+        // Files that were removed meanwhile contain nothing.
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
@@ -30,10 +30,10 @@ fn holds(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// No file below this directory holds one of these.
+/// No file below this directory contains one of these.
 fn assert_none_in_files(dir: &Path, words: &[String]) {
     let files = files_below(dir);
-    assert!(!files.is_empty(), "there is something to look at");
+    assert!(!files.is_empty(), "there are files");
     for file in files {
         let bytes = std::fs::read(&file).unwrap_or_default();
         for word in words {
@@ -44,7 +44,9 @@ fn assert_none_in_files(dir: &Path, words: &[String]) {
 
 /// No process has one of these in its command line.
 fn assert_none_in_command_lines(words: &[String]) {
-    let processes = std::fs::read_dir("/proc").expect("it is there").flatten();
+    let processes = std::fs::read_dir("/proc")
+        .expect("the directory exists")
+        .flatten();
     for process in processes {
         let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         for word in words {
@@ -56,7 +58,7 @@ fn assert_none_in_command_lines(words: &[String]) {
 
 /// A variable of a process.
 fn variable(pid: &str, name: &str) -> String {
-    let environ = std::fs::read(format!("/proc/{pid}/environ")).expect("it is ours");
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).expect("our own file");
     let environ = String::from_utf8_lossy(&environ).into_owned();
     let mut values = environ.split('\0').filter_map(|it| it.split_once('='));
     let found = values.find_map(|(its, value)| (its == name).then(|| value.to_owned()));
@@ -69,7 +71,7 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     let tree = Tree::configured("log = \"debug\"\n");
     far.add_to(&tree, 4);
     let file = far.path("env");
-    std::fs::write(&file, format!("API_TOKEN={PLANTED}\n")).expect("it is written");
+    std::fs::write(&file, format!("API_TOKEN={PLANTED}\n")).expect("a writable file");
     let flags = ["--env-file", text(&file), "--progress", "5m"];
     let script = format!("\"$0\" task save half; {}", waits(&far, ""));
     let there = add(&tree, &flags, &script);
@@ -77,11 +79,11 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     let command = begun[0].rsplit(' ').next().expect("its PID").to_owned();
 
     let process = show(&tree, there)["attempt"]["process"].clone();
-    let process = process.as_str().expect("it has one");
+    let process = process.as_str().expect("a string");
     let near = tree.record(process)["pid"].to_string();
-    let line = std::fs::read(format!("/proc/{near}/cmdline")).expect("it is ours");
+    let line = std::fs::read(format!("/proc/{near}/cmdline")).expect("our own file");
     assert!(holds(&line, "near"), "it waits for the attempt");
-    // The planted value has come there; and each end has a secret of its own to report with.
+    // The planted value has arrived there; and each end has a secret of its own for reports.
     assert_eq!(variable(&command, "API_TOKEN"), PLANTED);
     let code = |secret: String| secret.rsplit('.').next().unwrap_or_default().to_owned();
     let words = [
@@ -99,10 +101,10 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     over(&tree, there);
     assert_settled(&far, &tree);
 
-    // The same of an attempt on this machine.
+    // The same for an attempt on this machine.
     tree.well(&["server", "remove", "web"]);
     tree.well(&["server", "add", "local", "--threads", "1"]);
-    std::fs::remove_file(far.path("go")).expect("it is there");
+    std::fs::remove_file(far.path("go")).expect("the file exists");
     let here = add(&tree, &flags, &script);
     let begun = lines(&far.path("log"), 3);
     let command = begun[2].rsplit(' ').next().expect("its PID").to_owned();
@@ -114,8 +116,8 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     over(&tree, here);
     tree.well(&["checkpoint"]);
     assert_none_in_files(&tree.data, &words);
-    let log = tree.daemon.as_ref().expect("one runs").log();
-    assert!(!log.is_empty(), "it says what it does");
+    let log = tree.daemon.as_ref().expect("a server").log();
+    assert!(!log.is_empty(), "the log is not empty");
     for word in &words {
         assert!(!log.contains(word), "{word} in the log: {log}");
     }

@@ -1,4 +1,4 @@
-//! `sexton replay` as a person meets it: logs that mean no good end in words, and an export replaces nothing.
+//! `sexton replay` as a person uses it: hostile logs end in an error message, and an export replaces no file.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,12 +11,12 @@ fn replay(arguments: &[&str], log: &str) -> Output {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    let mut input = child.stdin.take().expect("it was asked for");
-    // A program that has seen enough closes its input; that is its right.
+    let mut child = command.spawn().expect("the program runs");
+    let mut input = child.stdin.take().expect("it was requested");
+    // A program that has read enough closes its input, as it may.
     drop(input.write_all(log.as_bytes()));
     drop(input);
-    child.wait_with_output().expect("it ends")
+    child.wait_with_output().expect("the process ends")
 }
 
 fn words(bytes: &[u8]) -> String {
@@ -86,7 +86,7 @@ fn a_log_from_the_manual_is_decided_and_expires() {
     };
     assert_eq!(granted["outcome"]["granted"]["slot"], 0);
     let about = serde_json::json!([{"slot": 0, "key": "k", "index": "1", "owner": "a"}]);
-    assert_eq!(ended["about"], about, "slots alone tell nobody anything");
+    assert_eq!(ended["about"], about, "slot numbers alone are not enough");
     assert_eq!(ended["message"]["expire"]["slot"], 0);
     assert_eq!(ended["at"], 2000);
 }
@@ -95,7 +95,7 @@ fn a_log_from_the_manual_is_decided_and_expires() {
 fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("log.jsonl");
-    let text = |path: &Path| path.to_str().expect("a plain name").to_owned();
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
     let log = r#"{"actor":"lock","message":"drain"}"#;
     let first = replay(&["-", "--export", &text(&file)], log);
     assert!(first.status.success(), "{}", words(&first.stderr));
@@ -104,11 +104,11 @@ fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
         "{}",
         words(&first.stderr)
     );
-    let written = std::fs::read_to_string(&file).expect("it was written");
+    let written = std::fs::read_to_string(&file).expect("the file was written");
     let again = replay(&[&text(&file), "--export", &text(&file)], "");
     assert_eq!(again.status.code(), Some(3));
     assert_eq!(
-        std::fs::read_to_string(&file).expect("it is still there"),
+        std::fs::read_to_string(&file).expect("it still exists"),
         written
     );
     let verified = replay(&[&text(&file), "--verify"], "");
@@ -140,18 +140,18 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
     ];
     for (name, content, expected) in cases {
         let file = files.path().join(name);
-        std::fs::write(&file, content).expect("it can be written");
-        let path = file.to_str().expect("a plain name");
+        std::fs::write(&file, content).expect("a writable file");
+        let path = file.to_str().expect("UTF-8");
         let output = replay(&[path, "--verify"], "");
         let said = words(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{said}");
         for part in [name, expected, "help:"] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        assert!(output.stdout.is_empty(), "{name}: nothing was whole");
+        assert!(output.stdout.is_empty(), "{name}: no record is complete");
     }
     let absent = files.path().join("absent");
-    let output = replay(&[absent.to_str().expect("a plain name")], "");
+    let output = replay(&[absent.to_str().expect("UTF-8")], "");
     assert_eq!(output.status.code(), Some(3));
     assert!(words(&output.stderr).contains("help:"));
 }

@@ -1,7 +1,8 @@
-//! `sexton replay` of a journal whose beginning is gone: all that is there is shown; a state begins with a snapshot, says so,
-//! and is the same as that of a replay of everything; compares what checkpoints noted, and refuses in words what it no longer can show.
+//! `sexton replay` of a journal whose beginning is gone: everything that exists is shown; a state begins with a snapshot, which is
+//! printed, and is the same as that of a replay of everything; the digests of checkpoints are compared, and what can no longer be
+//! shown is refused with an explanation.
 
-#![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
 use crate::daemon::sexton;
 use crate::directory::{copy, everything, request, settings};
@@ -15,46 +16,49 @@ use tempfile::TempDir;
 fn replay(log: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("replay").arg(log).args(flags);
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it is text")
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// The same past twice: trimmed with its snapshots, and the whole journal alone.
+/// The same history twice: trimmed with its snapshots, and the whole journal alone.
 struct Pasts {
     _files: TempDir,
     trimmed: PathBuf,
     whole: PathBuf,
-    /// Up to where the older snapshot goes.
+    /// The entry up to which the older snapshot has the state.
     older: u64,
     last: u64,
 }
 
 impl Pasts {
     fn make() -> Self {
-        let files = tempfile::tempdir().expect("a directory can be made");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
         let keep = || copy(&trimmed.join("journal"), &whole.join("journal"));
-        let node = Node::open(settings(&trimmed)).expect("it opens");
+        let node = Node::open(settings(&trimmed)).expect("the directory opens");
         let handle = node.handle();
         request(&handle, 0..600);
         keep();
-        wait(handle.checkpoint()).expect("it is taken");
+        wait(handle.checkpoint()).expect("the lock is granted");
         request(&handle, 600..900);
         keep();
-        let older = wait(handle.checkpoint()).expect("it is taken").upto.0;
+        let older = wait(handle.checkpoint())
+            .expect("the lock is granted")
+            .upto
+            .0;
         request(&handle, 900..2000);
         keep();
-        node.stop().expect("it stops");
+        node.stop().expect("the node stops");
         keep();
         assert!(
             !trimmed.join("journal/00000001.seg").exists(),
             "it is trimmed"
         );
         let said = replay(&whole, &["--state", "--json"]);
-        let said: Value = serde_json::from_slice(&said.stdout).expect("it is JSON");
+        let said: Value = serde_json::from_slice(&said.stdout).expect("valid JSON");
         let last = said["last"].as_u64().expect("it is a number");
         Self {
             _files: files,
@@ -92,8 +96,8 @@ fn it_comes_to_the_same_states_as_a_replay_of_everything() {
             "{until}: {said}"
         );
         let (short, long): (Value, Value) = (
-            serde_json::from_slice(&short.stdout).expect("it is JSON"),
-            serde_json::from_slice(&long.stdout).expect("it is JSON"),
+            serde_json::from_slice(&short.stdout).expect("valid JSON"),
+            serde_json::from_slice(&long.stdout).expect("valid JSON"),
         );
         assert_eq!(short["actors"], long["actors"], "{until}");
         assert!(
@@ -108,17 +112,17 @@ fn it_comes_to_the_same_states_as_a_replay_of_everything() {
 fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     let pasts = Pasts::make();
     for _ in 0..2 {
-        let node = Node::open(settings(&pasts.trimmed)).expect("it opens");
+        let node = Node::open(settings(&pasts.trimmed)).expect("the directory opens");
         request(&node.handle(), 2000..2010);
-        wait(node.handle().checkpoint()).expect("it is taken");
-        node.stop().expect("it stops");
+        wait(node.handle().checkpoint()).expect("the lock is granted");
+        node.stop().expect("the node stops");
     }
     let there = first_there(&pasts.trimmed);
     let shown = replay(&pasts.trimmed, &[]);
     assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
     assert_eq!(numbers(&text(&shown.stdout)).first(), Some(&there));
     let older = older_snapshot(&pasts.trimmed);
-    assert!(there < older, "{there} stands in front of the snapshot");
+    assert!(there < older, "{there} is before the snapshot");
 
     let early = (there + 2).to_string();
     let part = replay(
@@ -133,7 +137,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
 
     let exported = replay(&pasts.trimmed, &["--export", "-"]);
     let log = pasts.whole.join("log.jsonl");
-    std::fs::write(&log, &exported.stdout).expect("it can be written");
+    std::fs::write(&log, &exported.stdout).expect("a writable file");
     let elsewhere = replay(&log, &[]);
     assert_eq!(
         elsewhere.status.code(),
@@ -143,7 +147,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     );
     assert_eq!(text(&elsewhere.stdout), text(&shown.stdout));
 
-    std::fs::remove_dir_all(pasts.trimmed.join("snapshots")).expect("it is there");
+    std::fs::remove_dir_all(pasts.trimmed.join("snapshots")).expect("the directory exists");
     let alone = replay(&pasts.trimmed, &[]);
     assert_eq!(alone.status.code(), Some(0), "{}", text(&alone.stderr));
     assert_eq!(numbers(&text(&alone.stdout)), numbers(&text(&shown.stdout)));
@@ -157,10 +161,10 @@ fn numbers(shown: &str) -> Vec<u64> {
 
 fn inspected(data: &Path) -> Value {
     let output = sexton().arg("inspect").arg(data).arg("--json").output();
-    serde_json::from_slice(&output.expect("it runs").stdout).expect("it is JSON")
+    serde_json::from_slice(&output.expect("the command runs").stdout).expect("valid JSON")
 }
 
-/// The first number that the journal has.
+/// The first number in the journal.
 fn first_there(data: &Path) -> u64 {
     let found = inspected(data);
     let segments = found["journal"]["segments"].as_array();
@@ -169,7 +173,7 @@ fn first_there(data: &Path) -> u64 {
     first.expect("it has records")
 }
 
-/// Up to where the older snapshot goes.
+/// The entry up to which the older snapshot has the state.
 fn older_snapshot(data: &Path) -> u64 {
     let found = inspected(data);
     let slots = found["snapshots"].as_array().expect("there are two");
@@ -201,13 +205,13 @@ fn states_are_compared_with_what_checkpoints_noted() {
     let planted = if digest.starts_with('0') { "1" } else { "0" };
     let other = format!(r#"{before}"digest":"{planted}{}"#, &digest[1..]);
     let log = pasts.whole.join("log.jsonl");
-    std::fs::write(&log, other).expect("it can be written");
+    std::fs::write(&log, other).expect("a writable file");
     let verified = replay(&log, &["--verify"]);
     let said = text(&verified.stdout);
     assert_eq!(verified.status.code(), Some(1), "{said}");
     assert!(said.contains("a checkpoint has digest"), "{said}");
     let said = replay(&log, &["--verify", "--json"]);
-    let said: Value = serde_json::from_slice(&said.stdout).expect("it is JSON");
+    let said: Value = serde_json::from_slice(&said.stdout).expect("valid JSON");
     assert_eq!(said["checkpoints"]["compared"], 3 * actors);
     assert_eq!(
         said["checkpoints"]["differing"].as_array().map(Vec::len),
@@ -234,12 +238,12 @@ fn what_is_gone_is_refused_in_words() {
     let exported = replay(&pasts.trimmed, &["--export", "-"]);
     let log = text(&exported.stdout);
     let header: Value =
-        serde_json::from_str(log.lines().next().expect("it has a header")).expect("it is JSON");
+        serde_json::from_str(log.lines().next().expect("it has a header")).expect("valid JSON");
     let after = first_there(&pasts.trimmed) - 1;
     assert_eq!(header["after"], after);
     assert!(text(&exported.stderr).contains("it begins in the middle"));
     let file = pasts.whole.join("log.jsonl");
-    std::fs::write(&file, log).expect("it can be written");
+    std::fs::write(&file, log).expect("a writable file");
     let refused = replay(&file, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
@@ -257,11 +261,11 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
     let begins_with = |said: &str| {
         let (_, after) = said
             .split_once("begins with snapshot ")
-            .expect("it says so");
+            .expect("the message has this part");
         after[..1].to_owned()
     };
     let first = begins_with(&text(&replay(&pasts.trimmed, &["--verify"]).stderr));
-    std::fs::write(snapshots.join(&first).join("conf"), "").expect("it can be written");
+    std::fs::write(snapshots.join(&first).join("conf"), "").expect("a writable file");
     let other = replay(&pasts.trimmed, &["--verify"]);
     let said = text(&other.stderr);
     assert_eq!(other.status.code(), Some(0), "{said}");
@@ -270,7 +274,7 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
         said.contains(&format!("snapshot {first} is damaged: conf has 0 bytes")),
         "{said}"
     );
-    std::fs::remove_dir_all(snapshots).expect("it is there");
+    std::fs::remove_dir_all(snapshots).expect("the directory exists");
     let refused = replay(&pasts.trimmed, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");

@@ -13,7 +13,7 @@ const GUIDE: &str = include_str!("../../docs/coming-from-beanstalkd-celery-rq-an
 const WORKER: &str = include_str!("../../examples/resize/worker.py");
 const RESIZE: &str = include_str!("../../examples/resize/resize");
 
-/// A coordinator, a directory with pictures, and the jobs that shrink them. The last one is for a file that is no picture.
+/// A coordinator, a directory with pictures, and the jobs that shrink them. The last job is for a file that is not a picture.
 fn jobs() -> (Tree, tempfile::TempDir) {
     let (mut tree, _) = Tree::to_come();
     let flags = ["--data", text(&tree.data), "--beanstalk", "127.0.0.1:0"];
@@ -21,8 +21,8 @@ fn jobs() -> (Tree, tempfile::TempDir) {
     let files = tempfile::tempdir().expect("a temporary directory");
     let pixels: Vec<u8> = (0..4 * 4 * 3).collect();
     let picture = [b"P6\n4 4\n255\n".as_slice(), &pixels].concat();
-    std::fs::write(files.path().join("cat.ppm"), picture).expect("it can be written");
-    std::fs::write(files.path().join("notes.ppm"), "eggs").expect("it can be written");
+    std::fs::write(files.path().join("cat.ppm"), picture).expect("a writable file");
+    std::fs::write(files.path().join("notes.ppm"), "eggs").expect("a writable file");
     for order in ["cat.ppm 2", "cat.ppm 1", "notes.ppm 2"] {
         tree.well(&["queue", "push", "resize", order]);
     }
@@ -35,7 +35,7 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Checks what was printed, the small pictures, and that one job is left.
+/// Checks the output, the small pictures, and that one job is left.
 fn assert_shrunk(tree: &Tree, files: &Path, output: &Output) {
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -61,15 +61,22 @@ fn the_worker_with_greenstalk_does_its_jobs() {
         return;
     };
     let (tree, files) = jobs();
-    let address = tree.daemon.as_ref().expect("one runs").beanstalk();
+    let address = tree.daemon.as_ref().expect("a server").beanstalk();
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let mut worker = Command::new(python);
     worker.arg(example("worker.py")).args([&host, &port]);
-    let output = worker.current_dir(files.path()).output().expect("it runs");
+    let output = worker
+        .current_dir(files.path())
+        .output()
+        .expect("the command runs");
     assert_shrunk(&tree, files.path(), &output);
     let left = &tree.get("/v1/queues/jobs?queue=resize")["jobs"][0];
     assert_eq!(left["phase"], "delayed", "it was released: {left}");
-    assert_eq!(left["error"], Value::Null, "nobody knows why: {left}");
+    assert_eq!(
+        left["error"],
+        Value::Null,
+        "the reason is not stored: {left}"
+    );
 }
 
 #[test]
@@ -81,13 +88,16 @@ fn the_script_under_work_does_the_same_jobs() {
     let (tree, files) = jobs();
     let script = example("resize");
     let mut work = tree.command(&["work", "resize", "--", text(&script)]);
-    let output = work.current_dir(files.path()).output().expect("it runs");
+    let output = work
+        .current_dir(files.path())
+        .output()
+        .expect("the command runs");
     assert_shrunk(&tree, files.path(), &output);
     let left = &tree.get("/v1/queues/jobs?queue=resize")["jobs"][0];
     let error = left["error"].as_str().unwrap_or_default();
     assert!(
         error.ends_with("ValueError: notes.ppm: not a portable pixmap"),
-        "the job says why: {left}"
+        "the job has the reason: {left}"
     );
 }
 

@@ -52,11 +52,11 @@ fn its_pid_file_is_there_as_long_as_it_is_and_as_old() {
     let record = tree.record(id);
     let path = run_dir(&record).join("process.pid");
     let written = until("it is written", || std::fs::read_to_string(&path).ok());
-    let pid = record["pid"].as_u64().expect("it runs").to_string();
+    let pid = record["pid"].as_u64().expect("it has started").to_string();
     assert_eq!(written.trim(), pid);
     let modified = std::fs::metadata(&path).and_then(|it| it.modified());
-    let modified = modified.expect("it is there").duration_since(UNIX_EPOCH);
-    let started = record["started_at"].as_u64().expect("it runs");
+    let modified = modified.expect("it exists").duration_since(UNIX_EPOCH);
+    let started = record["started_at"].as_u64().expect("it has started");
     let apart = modified
         .expect("it is later")
         .abs_diff(Duration::from_millis(started));

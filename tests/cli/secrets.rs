@@ -19,9 +19,9 @@ impl Events {
     fn start(tree: &Tree) -> Self {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let mut command = tree.command(&["events", "--json", "--after", "0"]);
-        let out = File::create(file.path()).expect("it can be written");
+        let out = File::create(file.path()).expect("a writable file");
         command.stdout(out).stderr(Stdio::null());
-        Self(command.spawn().expect("it runs"), file)
+        Self(command.spawn().expect("the command starts"), file)
     }
 
     /// Waits for the event of the end of this process, and returns all events.
@@ -47,12 +47,15 @@ pub(crate) fn files_with(secret: &str, directory: &Path) -> Vec<String> {
     let (mut found, mut looked_at) = (Vec::new(), 0);
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("it is there").flatten() {
-            let kind = entry.file_type().expect("it is there");
+        for entry in std::fs::read_dir(&folder)
+            .expect("the directory exists")
+            .flatten()
+        {
+            let kind = entry.file_type().expect("it exists");
             if kind.is_dir() {
                 folders.push(entry.path());
             } else if kind.is_file() {
-                let bytes = std::fs::read(entry.path()).expect("it can be read");
+                let bytes = std::fs::read(entry.path()).expect("the file is readable");
                 looked_at += 1;
                 let mut all = bytes.windows(secret.len());
                 if all.any(|it| it == secret.as_bytes()) {
@@ -68,7 +71,7 @@ pub(crate) fn files_with(secret: &str, directory: &Path) -> Vec<String> {
 #[test]
 fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("it can be written");
+    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("a writable file");
     let path = text(file.path());
     let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
     let mut tree = Tree::configured(&format!(
@@ -81,7 +84,12 @@ fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
     });
     assert_eq!(wrote, "right\n");
     let mut command = tree.command(&["run", "--", "sh", "-c", &compares]);
-    let foreground = done(command.env("API_TOKEN", SECRET).output().expect("it runs"));
+    let foreground = done(
+        command
+            .env("API_TOKEN", SECRET)
+            .output()
+            .expect("the command runs"),
+    );
     assert_eq!(foreground.status, 0, "{foreground:?}");
     let words = ["run", "--detach", "--env-file", path, "--", "sh", "-c"];
     let id = tree.well(&[&words[..], &[&compares]].concat());
@@ -93,10 +101,10 @@ fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
         tree.well(&["ps", "--all", "--json"]),
         tree.well(&["service", "status", "--json"]),
         tree.well(&["checkpoint"]),
-        tree.daemon.as_ref().expect("it runs").log(),
+        tree.daemon.as_ref().expect("a server").log(),
     ];
     for record in tree.all() {
-        let id = record["id"].as_str().expect("it has one");
+        let id = record["id"].as_str().expect("a string");
         shown.push(tree.well(&["ps", id]));
     }
     assert!(shown.len() > 8, "all records are shown");
@@ -106,7 +114,7 @@ fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
             crate::daemon::sexton()
                 .args(["replay", &data])
                 .output()
-                .expect("it runs"),
+                .expect("the command runs"),
         );
         assert_eq!(replayed.status, 0, "{replayed:?}");
         assert!(replayed.out.contains("API_TOKEN"), "the name is kept");
@@ -140,7 +148,7 @@ fn one_in_the_arguments_is_refused_or_masked_wherever_it_is_shown() {
         tree.well(&["ps", id]),
         tree.well(&["ps", "--all"]),
         tree.well(&["ps", "--all", "--json"]),
-        tree.daemon.as_ref().expect("it runs").log(),
+        tree.daemon.as_ref().expect("a server").log(),
     ] {
         assert!(!shown.contains(SECRET), "{shown}");
     }

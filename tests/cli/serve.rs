@@ -1,4 +1,4 @@
-//! The program as a person meets it: what it prints, where it looks, how it says no, and its exit statuses.
+//! The program as a person uses it: its output, its lookups, its refusals, and its exit statuses.
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{self, Client, request};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// How a command that does not stay ended: exit status, standard output, standard error on one line.
+/// The end of a command that does not keep running: exit status, standard output, standard error on one line.
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
-    let output = command.output().expect("the program starts");
+    let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let errors = text(&output.stderr);
     let line = errors.split_whitespace().collect::<Vec<_>>().join(" ");
     (output.status.code(), text(&output.stdout), line)
 }
 
-/// `serve` with these flags does not come up: exit status, and what it says.
+/// `serve` with these flags fails to start: exit status, and message.
 fn refused(flags: &[&str]) -> (Option<i32>, String) {
     let (status, output, errors) = run(&mut serve(flags));
     assert_eq!(output, "", "no ready line");
@@ -30,7 +30,7 @@ fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
 }
 
 fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) {
-    // Long lines are folded where they are rendered, with a bar before what follows.
+    // Long lines are folded when they are rendered, and continued with a bar.
     let dense: String = errors.split([' ', '|', '│']).collect();
     for word in words {
         let wanted: String = word.split_whitespace().collect();
@@ -43,11 +43,11 @@ fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// A directory in which so many locks were requested, and that was left in good order.
+/// A directory in which this many locks were requested, after a clean stop.
 fn used(locks: u32) -> TempDir {
     let files = files();
     let daemon = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     for number in 0..locks {
         let lock = request("k", &number.to_string(), "alice", (600, 60, 0));
         assert_eq!(client.number(&lock).expect("an answer"), 1);
@@ -204,7 +204,7 @@ fn what_looks_like_a_negative_number_is_not_taken_for_a_value() {
 #[test]
 fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken.local_addr().expect("an address").to_string();
     let found = refused(&["--memory", "--lockserver", &address]);
     says(
         found,
@@ -221,13 +221,17 @@ fn an_address_in_use_is_named() {
 #[test]
 fn a_start_that_fails_for_its_address_leaves_no_directory() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken.local_addr().expect("an address").to_string();
     let files = files();
     let data = files.path().join("below/data");
     for door in ["--lockserver", "--beanstalk", "--http"] {
         let found = refused(&["--data", text(&data), door, &address]);
         says(found, 3, &[&address, "in use"]);
-        let left = files.path().read_dir().expect("it is there").count();
+        let left = files
+            .path()
+            .read_dir()
+            .expect("the directory exists")
+            .count();
         assert_eq!(left, 0, "{door}");
     }
 }
@@ -251,7 +255,7 @@ fn a_start_that_fails_for_its_token_or_certificate_leaves_no_directory() {
 fn a_directory_that_is_none_is_said_to_be_a_file() {
     let files = files();
     let file = files.path().join("notes");
-    std::fs::write(&file, "x").expect("it can be written");
+    std::fs::write(&file, "x").expect("a writable file");
     let found = refused(&["--data", text(&file)]);
     says(found, 3, &[text(&file), "it is a file, not a directory"]);
 }
@@ -260,12 +264,12 @@ fn a_directory_that_is_none_is_said_to_be_a_file() {
 fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     let files = files();
     let first = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(first.lockserver()).expect("let in");
+    let mut client = Client::connect(first.lockserver()).expect("connected");
     let lock = request("k", "i", "alice", (60, 60, 0));
     assert_eq!(client.number(&lock).expect("an answer"), 1);
     first.kill();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken.local_addr().expect("an address").to_string();
     let found = refused_at(files.path(), &["--http", &address]);
     assert!(!found.1.contains("panicked"), "{}", found.1);
     says(found, 3, &["http", "in use"]);
@@ -283,7 +287,7 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
         3,
         &[text(&hosts), "No such file"],
     );
-    std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("a file is written");
+    std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("a writable file");
     let words = [
         text(&hosts),
         "line 3",
@@ -291,13 +295,13 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
         "neither an address nor a prefix",
     ];
     says(refused_at(&data, &["--hosts", text(&hosts)]), 3, &words);
-    std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("a file is written");
+    std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("a writable file");
     says(
         refused_at(&data, &["--hosts", text(&hosts)]),
         3,
         &[text(&hosts)],
     );
-    assert!(!data.join("journal").exists(), "nothing was begun");
+    assert!(!data.join("journal").exists(), "nothing was created");
 }
 
 #[test]
@@ -316,23 +320,23 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
             "--data directory",
         ],
     );
-    std::fs::remove_file(files.path().join("lock")).expect("anybody with the right may do that");
+    std::fs::remove_file(files.path().join("lock")).expect("any user with this right may do so");
     let found = refused_at(files.path(), &[]);
     says(
         found,
         3,
         &["another coordinator holds it", "is not recorded yet"],
     );
-    let mut client = Client::connect(first.lockserver()).expect("let in");
+    let mut client = Client::connect(first.lockserver()).expect("connected");
     let lock = request("k", "i", "alice", (60, 60, 0));
     assert_eq!(
         client.number(&lock).expect("an answer"),
         1,
-        "the first goes on"
+        "the first one continues"
     );
     first.kill();
     let second = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(second.lockserver()).expect("let in");
+    let mut client = Client::connect(second.lockserver()).expect("connected");
     assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
 }
 
@@ -343,14 +347,14 @@ fn a_newer_journal_is_left_alone() {
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(&segment)
-        .expect("it is there");
-    let mut header = std::fs::read(&segment).expect("it reads");
+        .expect("the file exists");
+    let mut header = std::fs::read(&segment).expect("the file is readable");
     header[8..12].copy_from_slice(&3_u32.to_le_bytes());
     let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..32]);
     header[12..16].copy_from_slice(&sum.to_le_bytes());
     file.write_all_at(&header[..32], 0)
         .expect("it takes the version");
-    let before = std::fs::read(&segment).expect("it reads");
+    let before = std::fs::read(&segment).expect("the file is readable");
     let words = [
         "journal/00000001.seg",
         "format 3 is newer than 2",
@@ -358,7 +362,7 @@ fn a_newer_journal_is_left_alone() {
     ];
     says(refused_at(files.path(), &[]), 3, &words);
     assert!(
-        std::fs::read(&segment).expect("it reads") == before,
+        std::fs::read(&segment).expect("the file is readable") == before,
         "nothing was changed"
     );
 }
@@ -366,22 +370,22 @@ fn a_newer_journal_is_left_alone() {
 #[test]
 fn a_damaged_journal_names_file_offset_and_number() {
     let files = used(20);
-    // What a snapshot holds already would be passed over.
+    // A record that a snapshot covers would be skipped.
     std::fs::remove_dir_all(files.path().join("snapshots")).expect("there are some");
     let segment = first_segment(&files);
-    let bytes = std::fs::read(&segment).expect("it reads");
+    let bytes = std::fs::read(&segment).expect("the file is readable");
     let used = bytes
         .iter()
         .rposition(|byte| *byte != 0)
-        .expect("something is in it");
+        .expect("it is not empty");
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(&segment)
-        .expect("it is there");
+        .expect("the file exists");
     for place in [40, used / 3, used / 2] {
         file.write_all_at(&[bytes[place] ^ 0x10], place as u64)
-            .expect("it takes the flip");
-        let before = std::fs::read(&segment).expect("it reads");
+            .expect("a writable file");
+        let before = std::fs::read(&segment).expect("the file is readable");
         let (status, errors) = refused_at(files.path(), &[]);
         let words = [
             "journal/00000001.seg",
@@ -402,17 +406,17 @@ fn a_damaged_journal_names_file_offset_and_number() {
             "byte {place}, said {offset}"
         );
         assert!(
-            std::fs::read(&segment).expect("it reads") == before,
+            std::fs::read(&segment).expect("the file is readable") == before,
             "nothing was changed"
         );
         file.write_all_at(&bytes[place..=place], place as u64)
-            .expect("it takes the byte back");
+            .expect("connected");
     }
-    // And whole again, it opens; flips in the zeros do no harm to what is there.
+    // Restored, it opens again; flips in the zeros do no harm to the records.
     file.write_all_at(&[0x10], used as u64 + 5000)
-        .expect("it takes the flip");
+        .expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(client.list("k").expect("an answer").len(), 20);
     assert!(
         daemon.log().contains("cut the unfinished end"),
@@ -425,18 +429,18 @@ fn a_damaged_journal_names_file_offset_and_number() {
 fn a_directory_that_cannot_be_written_is_named() {
     let files = files();
     let file = files.path().join("file");
-    std::fs::write(&file, "no directory").expect("a file is written");
+    std::fs::write(&file, "no directory").expect("a writable file");
     says(
         refused_at(&file.join("data"), &[]),
         3,
         &["create", text(&file), "Not a directory"],
     );
     let locked = files.path().join("locked");
-    std::fs::create_dir(&locked).expect("a folder is created");
+    std::fs::create_dir(&locked).expect("a new directory");
     let nobody_writes = std::fs::Permissions::from_mode(0o500);
-    std::fs::set_permissions(&locked, nobody_writes).expect("it is ours");
+    std::fs::set_permissions(&locked, nobody_writes).expect("our own file");
     if rustix::process::geteuid().is_root() {
-        println!("left out: a directory without permission, as root has every permission");
+        println!("skipped: a directory without permission, as root has every permission");
     } else {
         says(
             refused_at(&locked.join("data"), &[]),
@@ -485,10 +489,10 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
             wanted.display()
         );
         let mode = std::fs::metadata(wanted)
-            .expect("it is there")
+            .expect("the file exists")
             .permissions()
             .mode();
-        assert_eq!(mode & 0o777, 0o700, "nobody else looks in");
+        assert_eq!(mode & 0o777, 0o700, "no other user has access");
         daemon.kill();
     };
     begun(flag, &|command| {
@@ -509,7 +513,7 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
 #[test]
 fn debug_prints_each_command_with_its_answer() {
     let daemon = Daemon::serve(&["--memory", "-d", "--log", "error"]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let mut asked = request("acct", "42", "alice", (60, 30, 5));
     asked.extend(lockserver::find_owner("acct", "42"));
     asked.extend(lockserver::find_contender("acct", "42", "bob"));
@@ -518,7 +522,7 @@ fn debug_prints_each_command_with_its_answer() {
     asked.extend(lockserver::release("acct", "*", "alice"));
     asked.extend(lockserver::release_all("alice"));
     asked.push(9);
-    client.send(&asked).expect("it takes them");
+    client.send(&asked).expect("connected");
     client.receive_all().expect("answers, and the end");
     daemon.until_logged("not one of 01 to 08");
     daemon.until_logged(r#"release all "alice" -> 0 ended"#);
@@ -535,7 +539,7 @@ fn debug_prints_each_command_with_its_answer() {
     for line in lines {
         assert!(log.contains(line), "{line} in {log}");
     }
-    assert!(!log.contains('\x1b'), "no colours where nobody sees them");
+    assert!(!log.contains('\x1b'), "no colours without a terminal");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `sexton server`: inventories, and when servers are looked up.
+//! `sexton server`: inventories, and when servers are updated.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, sexton, text};
@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 use tempfile::tempdir;
 
-/// What a command calls the program by.
+/// The variable by which scripts find the program.
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
 #[test]
@@ -22,9 +22,9 @@ fn servers_are_looked_up_when_they_are_wanted() {
         "{refused:?}"
     );
 
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
-    std::fs::write(&inventory, r#"[{"host":"A"}]"#).expect("it is written");
+    std::fs::write(&inventory, r#"[{"host":"A"}]"#).expect("a writable file");
     let lease = |what: &[&str]| {
         let set = [&["lease", "set", REFRESH], what].concat();
         tree.well(&set);
@@ -34,7 +34,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
     let update = ["server", "update", "--data", data, "--from", from];
     lease(&[&["command", "--", SEXTON], update.as_slice()].concat());
 
-    // A server says that it is there.
+    // A server announces itself.
     let said = tree.well(&["server", "announce"]);
     assert_eq!(said, "the servers are being looked up now\n");
     let has = |host: &str| {
@@ -43,54 +43,54 @@ fn servers_are_looked_up_when_they_are_wanted() {
             .contains(&format!(r#""server":"{host}""#))
             .then_some(())
     };
-    until("the inventory is brought", || has("A"));
+    until("the inventory is loaded", || has("A"));
 
-    // A task that finds no server that is enabled has them looked up, and runs then.
+    // A task that finds no enabled server causes an update, and runs then.
     tree.well(&["server", "disable", "A"]);
-    std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("it is written");
+    std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--wait", "1m", "--", "true"]);
     has("B").expect("it ran there");
 
     // So does one that cannot be launched.
-    std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("it is written");
+    std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--", "/nowhere/program"]);
-    until("the inventory is brought", || has("C"));
+    until("the inventory is loaded", || has("C"));
 }
 
 #[test]
 fn an_inventory_is_watched() {
     let tree = Tree::start();
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
     let from = text(&inventory);
-    std::fs::write(&inventory, "[").expect("it is written");
+    std::fs::write(&inventory, "[").expect("a writable file");
     let refused = tree.run(&["server", "update", "--from", "-", "--watch"]);
     assert_eq!(refused.status, 2, "{refused:?}");
 
     let mut watching = tree.command(&["server", "update", "--from", from, "--watch"]);
     watching.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut watching = watching.spawn().expect("it begins");
+    let mut watching = watching.spawn().expect("the command runs");
     let has = |host: &str| {
         let listed = tree.well(&["server", "list", "--json"]);
         listed
             .contains(&format!(r#""server":"{host}""#))
             .then_some(())
     };
-    let mut told = BufReader::new(watching.stderr.take().expect("it is piped"));
+    let mut told = BufReader::new(watching.stderr.take().expect("a pipe"));
     let mut line = String::new();
-    told.read_line(&mut line).expect("it is read");
+    told.read_line(&mut line).expect("UTF-8");
     assert!(line.contains("failed to read the inventory"), "{line}");
     for host in ["A", "B"] {
         let text = format!(r#"[{{"host":"{host}"}}]"#);
-        std::fs::write(&inventory, text).expect("it is written");
+        std::fs::write(&inventory, text).expect("a writable file");
         until("the file was seen", || has(host));
     }
-    assert!(has("A").is_none(), "it is in the inventory no more");
-    watching.kill().expect("it runs");
-    watching.wait().expect("it ends");
+    assert!(has("A").is_none(), "it is no longer in the inventory");
+    watching.kill().expect("a live process");
+    watching.wait().expect("the process ends");
     let mut rest = String::new();
-    told.read_to_string(&mut rest).expect("it is read");
-    // While it was written it may have been read in the middle.
+    told.read_to_string(&mut rest).expect("UTF-8");
+    // It may have been read while it was being written.
     assert!(rest.lines().count() <= 2, "{rest}");
 }
 
@@ -113,13 +113,15 @@ fn an_inventory_comes_from_a_command_or_a_url() {
     );
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let at = listener.local_addr().expect("it has one");
+    let at = listener.local_addr().expect("an address");
     let server = std::thread::Builder::new()
         .spawn(move || {
             for status in ["200 OK", "500 Oh no"] {
-                let (mut stream, _) = listener.accept().expect("somebody comes");
+                let (mut stream, _) = listener.accept().expect("a client connects");
                 let mut request = [0; 1024];
-                let _count = stream.read(&mut request).expect("it asks");
+                let _count = stream
+                    .read(&mut request)
+                    .expect("the client sends a request");
                 let body = r#"[{"host":"A","max_procs":3}]"#;
                 let head = format!(
                     "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -127,10 +129,10 @@ fn an_inventory_comes_from_a_command_or_a_url() {
                 );
                 stream
                     .write_all((head + body).as_bytes())
-                    .expect("it is read");
+                    .expect("connected");
             }
         })
-        .expect("it begins");
+        .expect("the command runs");
     let url = format!("http://{at}/servers.json");
     let update = tree.run(&["server", "update", "--from", &url]);
     assert_eq!(update.out, "0 added, 0 removed, 1 changed\n", "{update:?}");
@@ -147,7 +149,7 @@ fn an_inventory_comes_from_a_command_or_a_url() {
 #[test]
 fn an_inventory_has_room_for_thousands_of_other_machines() {
     let tree = Tree::start();
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
     let update = |count: usize| {
         let host = |nth| {
@@ -155,7 +157,7 @@ fn an_inventory_has_room_for_thousands_of_other_machines() {
             format!(r#"{{"host":"{host}","max_procs":4,"ssh":{{"to":"deploy@{host}"}}}}"#)
         };
         let hosts: Vec<String> = (0..count).map(host).collect();
-        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("it is written");
+        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("a writable file");
         tree.run(&["server", "update", "--from", text(&inventory)])
     };
     let added = update(1000);
@@ -175,21 +177,21 @@ fn an_inventory_has_room_for_thousands_of_other_machines() {
 
 #[test]
 fn a_server_announces_itself_by_url() {
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let data = files.path().join("data");
     let daemon = Daemon::serve(&["--data", text(&data), "--http", "127.0.0.1:0"]);
     let url = format!("http://{}", daemon.http());
     let announce = || {
         let mut announce = sexton();
         announce.args(["server", "announce", "--url", &url]);
-        done(announce.output().expect("it runs"))
+        done(announce.output().expect("the command runs"))
     };
     let refused = announce();
     assert_eq!(refused.status, 1, "{refused:?}");
     let here = |words: &[&str]| {
         let mut asking = sexton();
         asking.env("SEXTON_DATA", &data).args(words);
-        let done = done(asking.output().expect("it runs"));
+        let done = done(asking.output().expect("the command runs"));
         assert_eq!(done.status, 0, "{done:?}");
         done.out
     };

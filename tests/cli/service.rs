@@ -1,4 +1,4 @@
-//! The program under a service manager: what it tells it, the listeners it is passed, its unit files, and life as
+//! The program under a service manager: its notifications, the listeners that it is passed, its unit files, and running as
 //! process 1.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, serve, serve_by, sexton, text};
@@ -19,7 +19,7 @@ fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// A service manager's ear.
+/// The receiving end of a service manager.
 struct NotifySocket(UnixDatagram);
 
 impl NotifySocket {
@@ -27,18 +27,18 @@ impl NotifySocket {
         let socket = UnixDatagram::bind(path).expect("a socket");
         socket
             .set_read_timeout(Some(patience::PATIENCE))
-            .expect("a limit");
+            .expect("a nonzero timeout");
         Self(socket)
     }
 
     fn receive(&self) -> String {
         let mut told = [0; 512];
-        let len = self.0.recv(&mut told).expect("it is told something");
+        let len = self.0.recv(&mut told).expect("the client receives a line");
         let told = told.get(..len).expect("it is as long as it says");
         String::from_utf8_lossy(told).into_owned()
     }
 
-    /// Everything up to a notice that has this line.
+    /// All notifications up to one that has this line.
     fn until(&self, line: &str) -> Vec<String> {
         let mut heard = vec![self.receive()];
         while !heard.last().is_some_and(|last| has(last, line)) {
@@ -47,7 +47,7 @@ impl NotifySocket {
         heard
     }
 
-    /// Everything that is yet unheard.
+    /// All notifications that have not been read.
     fn rest(&self) -> Vec<String> {
         self.0.set_nonblocking(true).expect("it is a socket");
         let mut told = [0; 512];
@@ -74,12 +74,12 @@ fn a_service_manager_is_told_of_start_and_stop() {
     command.env("NOTIFY_SOCKET", &path);
     let daemon = Daemon::start(command);
     let started = ear.until("READY=1");
-    let first = started.first().expect("something was said");
+    let first = started.first().expect("something was printed");
     assert!(first.starts_with("STATUS="), "{first}");
     assert!(has(first, "EXTEND_TIMEOUT_USEC=60000000"), "{first}");
     let ready = started.iter().filter(|notice| has(notice, "READY=1"));
     assert_eq!(ready.count(), 1, "{started:?}");
-    let mut client = Client::connect(daemon.lockserver()).expect("the door is open");
+    let mut client = Client::connect(daemon.lockserver()).expect("the listener is open");
     let lock = request("k", "i", "alice", (600, 60, 0));
     assert_eq!(client.number(&lock).expect("an answer"), 1);
 
@@ -93,7 +93,7 @@ fn a_service_manager_is_told_of_start_and_stop() {
     assert_eq!(
         ear.rest(),
         Vec::<String>::new(),
-        "nobody asked for signs of life"
+        "no watchdog messages were requested"
     );
 }
 
@@ -101,11 +101,12 @@ fn a_service_manager_is_told_of_start_and_stop() {
 fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
     use std::os::linux::net::SocketAddrExt as _;
     let name = format!("sexton-test-{}", std::process::id());
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name)
+        .expect("the name is short enough");
     let ear = NotifySocket(UnixDatagram::bind_addr(&address).expect("a socket"));
     ear.0
         .set_read_timeout(Some(patience::PATIENCE))
-        .expect("a limit");
+        .expect("a nonzero timeout");
     let mut command = serve(&["--memory"]);
     command.env("NOTIFY_SOCKET", format!("@{name}"));
     let daemon = Daemon::start(command);
@@ -142,7 +143,7 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     command.env("WATCHDOG_USEC", "1").env("WATCHDOG_PID", "1");
     let daemon = Daemon::start(command);
     ear.until("READY=1");
-    // Each of these takes a turn of the loop in which a sign of life would be due.
+    // Each of these takes a turn of the loop in which a watchdog message would be due.
     for _ in 0..3 {
         daemon.signal(Signal::USR1);
         daemon.until_logged("SIGUSR1 ignored");
@@ -157,13 +158,13 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     );
 }
 
-/// What a service manager passes, in this order, as descriptors 3, 4 and 5.
+/// The descriptors 3, 4 and 5 that a service manager passes, in this order.
 struct Passed {
     names: &'static str,
     descriptors: [Option<OwnedFd>; 2],
 }
 
-/// `serve` with passed listeners. A shell in between moves them to where they belong and gives its own process id.
+/// `serve` with passed listeners. A shell in between moves them to the right numbers and sets its own process id.
 fn passed(passed: Passed, flags: &[&str]) -> Command {
     let Passed { names, descriptors } = passed;
     let count = descriptors.iter().flatten().count();
@@ -181,7 +182,7 @@ fn passed(passed: Passed, flags: &[&str]) -> Command {
 
 fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("an address");
     (listener, address)
 }
 
@@ -190,7 +191,7 @@ fn refused(mut command: Command) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .and_then(std::process::Child::wait_with_output)
-        .expect("the program starts");
+        .expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     errors
@@ -198,9 +199,9 @@ fn refused(mut command: Command) -> String {
 
 fn healthy(mut stream: impl std::io::Read + std::io::Write) -> bool {
     let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(asked.as_bytes()).expect("it takes it");
+    stream.write_all(asked.as_bytes()).expect("connected");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     answer.starts_with("HTTP/1.1 200")
 }
 
@@ -211,26 +212,28 @@ fn passed_listeners_become_doors() {
     let ear = NotifySocket::at(&notify);
     let (lockserver, lockserver_at) = listener();
     let (http, http_at) = listener();
-    // Who connects before it runs is served once it does.
-    let early = TcpStream::connect(lockserver_at).expect("it listens already");
+    // A client that connects before it runs is served once it does.
+    let early = TcpStream::connect(lockserver_at).expect("the server is already listening");
     let descriptors = Passed {
         names: "lockserver:http",
         descriptors: [Some(lockserver.into()), Some(http.into())],
     };
     let mut command = passed(descriptors, &["--memory"]);
     command.env("NOTIFY_SOCKET", &notify);
-    let mut child = command.spawn().expect("it starts");
+    let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");
     let mut greeting = [0];
-    (&early).read_exact(&mut greeting).expect("it greets");
+    (&early)
+        .read_exact(&mut greeting)
+        .expect("the server sends its greeting");
     assert_eq!(greeting, [1]);
-    let mut client = Client::connect(lockserver_at).expect("let in");
+    let mut client = Client::connect(lockserver_at).expect("connected");
     let lock = request("k", "i", "alice", (600, 60, 0));
     assert_eq!(client.number(&lock).expect("an answer"), 1);
     assert!(healthy(TcpStream::connect(http_at).expect("it listens")));
     let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::TERM).expect("it is there");
-    assert!(child.wait().expect("it is our child").success());
+    kill_process(pid, Signal::TERM).expect("a live process");
+    assert!(child.wait().expect("our child").success());
 
     let path = files.path().join("passed.sock");
     let socket = UnixListener::bind(&path).expect("a socket");
@@ -253,19 +256,23 @@ fn passed_listeners_become_doors() {
     ];
     let mut command = passed(descriptors, &flags);
     command.env("NOTIFY_SOCKET", &notify);
-    let mut child = command.spawn().expect("it starts");
+    let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");
     assert!(healthy(UnixStream::connect(&path).expect("it listens")));
-    let mode = path.metadata().expect("it is there").permissions().mode();
+    let mode = path
+        .metadata()
+        .expect("the file exists")
+        .permissions()
+        .mode();
     assert_eq!(
         mode & 0o777,
         0o660,
-        "a passed one, too, is as it is asked for"
+        "a passed listener has the requested address, too"
     );
     assert!(!data.join("sexton.sock").exists(), "one socket is enough");
     let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::TERM).expect("it is there");
-    assert!(child.wait().expect("it is our child").success());
+    kill_process(pid, Signal::TERM).expect("a live process");
+    assert!(child.wait().expect("our child").success());
     assert!(path.exists(), "the file is the manager's");
 }
 
@@ -308,10 +315,10 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     let said = refuse("lockserver", Some(connected.into()), None, memory);
     assert!(said.contains("it does not listen"), "{said}");
     drop(listener);
-    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let file = std::fs::File::open("/dev/null").expect("the file exists");
     let said = refuse("http", Some(file.into()), None, memory);
     assert!(said.contains("not a socket"), "{said}");
-    // The rules for an address hold for a passed one.
+    // The rules for an address also apply to a passed listener.
     let open = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let said = refuse("http", Some(open.into()), None, memory);
     assert!(
@@ -341,11 +348,11 @@ fn the_units_are_well_formed() {
         "sexton-http.socket",
         "sexton-socket.socket",
     ] {
-        let unit = std::fs::read_to_string(root.join(name)).expect("it is there");
-        // The program is where this build put it.
+        let unit = std::fs::read_to_string(root.join(name)).expect("the file exists");
+        // The program is in the directory of this build.
         let unit = unit.replace("/usr/local/bin/sexton", PROGRAM);
         let path = files.path().join(name);
-        std::fs::write(&path, unit).expect("a file is written");
+        std::fs::write(&path, unit).expect("a writable file");
         units.push(path);
     }
     let verified = Command::new("systemd-analyze")
@@ -354,11 +361,11 @@ fn the_units_are_well_formed() {
         .output();
     match verified {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        // Even CI does not have systemd everywhere: the lines of the units are checked below in any case.
-        Err(error) => println!("left out: `systemd-analyze verify` of the units, {error}"),
+        // systemd is not installed everywhere, not even in CI: the lines of the units are checked below in any case.
+        Err(error) => println!("skipped: `systemd-analyze verify` of the units, {error}"),
     }
-    // What the unit sets is a setting.
-    let unit = std::fs::read_to_string(&units[0]).expect("it is there");
+    // The variables that the unit sets are settings.
+    let unit = std::fs::read_to_string(&units[0]).expect("the file exists");
     assert!(unit.contains("Type=notify") && unit.contains("WatchdogSec="));
     for line in unit
         .lines()
@@ -366,13 +373,13 @@ fn the_units_are_well_formed() {
     {
         let (name, value) = line.split_once('=').expect("a variable");
         let shown = sexton().arg("config").env(name, value).output();
-        let shown = shown.expect("the program starts");
+        let shown = shown.expect("the program runs");
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(shown.contains(name), "{shown}");
     }
 }
 
-/// Whether a process may have a namespace of its own here.
+/// Whether a process may have its own namespace here.
 fn namespaces() -> bool {
     let tried = Command::new("unshare")
         .args(["--pid", "--fork", "true"])
@@ -382,7 +389,7 @@ fn namespaces() -> bool {
     may
 }
 
-/// The process that `unshare` has made.
+/// The process that `unshare` created.
 fn child_of(unshare: u32) -> Pid {
     let children = format!("/proc/{unshare}/task/{unshare}/children");
     let child = until("its child", || {
@@ -392,8 +399,8 @@ fn child_of(unshare: u32) -> Pid {
     Pid::from_raw(child).expect("a process")
 }
 
-/// beanstalkd leaves SIGTERM to the system, which ends process 1 by it no more than by any other that is not listened to:
-/// who takes its place there ends as a shell says of those whom it does end.
+/// beanstalkd does not handle SIGTERM, so the signal does not end it as process 1, like any unhandled signal. A program in its
+/// place exits with the status that a shell reports for a process ended by the signal.
 #[test]
 fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
     if !namespaces() {
@@ -407,13 +414,15 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
             .args([env!("CARGO_BIN_EXE_sexton"), "beanstalkd", "-l"])
             .arg(format!("unix:{}", socket.display()))
             .spawn()
-            .expect("it starts");
-        // It listens before it hears signals, and serves after that: process 1 is not ended by one that it does not hear.
+            .expect("the command starts");
+        // It listens before it handles signals, and serves after that: process 1 is not ended by a signal that it does not handle.
         let mut client = until("it listens", || UnixStream::connect(&socket).ok());
-        client.write_all(b"list-tube-used\r\n").expect("it is read");
-        client.read_exact(&mut [0]).expect("it is answered");
-        kill_process(child_of(unshare.id()), signal).expect("it is there");
-        let ended = unshare.wait().expect("it ends");
+        client.write_all(b"list-tube-used\r\n").expect("connected");
+        client
+            .read_exact(&mut [0])
+            .expect("the request is answered");
+        kill_process(child_of(unshare.id()), signal).expect("a live process");
+        let ended = unshare.wait().expect("the process ends");
         assert_eq!(ended.code(), Some(status), "{signal:?}");
     }
 }
@@ -429,23 +438,23 @@ fn as_process_1_it_stops_in_good_order() {
         let mut unshare = Command::new("unshare");
         unshare.args(["--pid", "--fork", "--kill-child"]);
         let daemon = Daemon::start(serve_by(unshare, &["--data", text(&data)]));
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         let lock = request("k", "i", "alice", (600, 60, 0));
         assert_eq!(client.number(&lock).expect("an answer"), 1);
         let mut status = sexton();
         status.args(["status", "--json", "--data", text(&data)]);
-        let status = status.output().expect("the program starts");
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("it is JSON");
+        let status = status.output().expect("the program runs");
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("valid JSON");
         assert_eq!(status["pid"], 1);
 
         let unshare = daemon.pid().as_raw_nonzero().get().cast_unsigned();
-        kill_process(child_of(unshare), signal).expect("it is there");
+        kill_process(child_of(unshare), signal).expect("a live process");
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{signal:?}: {log}");
 
         let again = Daemon::serve(&["--data", text(&data)]);
         again.until_logged("clean=true");
-        let mut client = Client::connect(again.lockserver()).expect("let in");
+        let mut client = Client::connect(again.lockserver()).expect("connected");
         assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
     }
 }

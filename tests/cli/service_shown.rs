@@ -1,4 +1,4 @@
-//! What is shown of services and processes: why one could not be launched, its output, how it stands, and what the system lists.
+//! How services and processes are shown: why one could not be launched, its output, its status, and the names in the system's list.
 
 use crate::patience::until;
 use crate::services::Application;
@@ -11,7 +11,7 @@ fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whol
         "[services.migrate]\ncommand = [\"true\"]\ndir = \"{dir}\"\nrestart = \"never\"\n"
     ));
     application.until_status("migrate", "failed");
-    let daemon = application.daemon.as_ref().expect("it runs");
+    let daemon = application.daemon.as_ref().expect("a server");
     daemon.until_logged("a service could not be launched");
     let log = daemon.log();
     let line = log

@@ -1,4 +1,4 @@
-//! Services with the real program: defined in its configuration, brought back when they end, and ended with it.
+//! Services with the real program: defined in its configuration, restarted when they end, and stopped with it.
 
 use crate::coordinator::{CommandOutput, command, done};
 use crate::daemon::{Daemon, sexton, text};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
 
-/// A coordinator with services. Neither they nor its keeper outlast the test.
+/// A coordinator with services. The services and its keeper end with the test.
 pub(crate) struct Application {
     pub(crate) daemon: Option<Daemon>,
     pub(crate) files: TempDir,
     flags: Vec<&'static str>,
 }
 
-/// What runs until it is told to end.
+/// A command that runs until it is told to end.
 const LONG: &str = "command = [\"sleep\", \"1000\"]\n";
 
 impl Application {
@@ -43,7 +43,7 @@ impl Application {
 
     fn write(&self, config: &str) {
         let file = self.files.path().join("sexton.toml");
-        std::fs::write(file, config).expect("it can be written");
+        std::fs::write(file, config).expect("a writable file");
     }
 
     pub(crate) fn serve(&mut self) {
@@ -54,12 +54,12 @@ impl Application {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server").kill();
     }
 
-    /// Stops it in good order; what it logged.
+    /// Stops it cleanly; returns its log.
     fn stop(&mut self) -> String {
-        let daemon = self.daemon.take().expect("one runs");
+        let daemon = self.daemon.take().expect("a server");
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert!(status.success(), "{log}");
@@ -69,7 +69,12 @@ impl Application {
     pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
         let words = [&["service"], words].concat();
         let mut command = command(&self.data(), &words);
-        done(command.stdin(Stdio::null()).output().expect("it runs"))
+        done(
+            command
+                .stdin(Stdio::null())
+                .output()
+                .expect("the command runs"),
+        )
     }
 
     pub(crate) fn well(&self, words: &[&str]) -> String {
@@ -80,18 +85,18 @@ impl Application {
 
     pub(crate) fn view(&self, name: &str) -> Value {
         let printed = self.well(&["status", name, "--json"]);
-        let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+        let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
         let view = said.pointer_mut("/services/0").map(Value::take);
-        view.expect("it is there")
+        view.expect("it exists")
     }
 
     pub(crate) fn status(&self, name: &str) -> String {
         let view = self.view(name);
         let status = view.pointer("/status").and_then(Value::as_str);
-        status.expect("it stands somehow").to_owned()
+        status.expect("it has a status").to_owned()
     }
 
-    /// The PID of the first process of a service, if it runs.
+    /// The PID of the first process of a service, if it is running.
     pub(crate) fn running(&self, name: &str) -> Option<i32> {
         let view = self.view(name);
         let runs = view.pointer("/status")? == "running";
@@ -99,7 +104,7 @@ impl Application {
         i32::try_from(pid.as_i64()?).ok()
     }
 
-    /// Waits until it runs; its PID.
+    /// Waits until it is running; returns its PID.
     pub(crate) fn until_running(&self, name: &str) -> i32 {
         until(&format!("{name} runs"), || self.running(name))
     }
@@ -113,7 +118,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // Before the keeper: it is the one that ends them.
+        // Before the keeper, since only a coordinator stops the services.
         if self.daemon.is_none() {
             self.serve();
         }
@@ -131,13 +136,13 @@ impl Drop for Application {
 
 fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    // One that nobody has waited for yet has ended.
+    // A zombie that is not reaped yet has ended.
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 fn kill(pid: i32) {
-    let pid = Pid::from_raw(pid).expect("it is a PID");
-    kill_process(pid, Signal::KILL).expect("it is there");
+    let pid = Pid::from_raw(pid).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("a live process");
 }
 
 #[test]
@@ -179,7 +184,7 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
          intensity = 2\nperiod = \"1h\"\nbackoff = { first = \"10ms\", max = \"20ms\" }\n",
     );
     application.until_status("bad", "failed");
-    let daemon = application.daemon.as_ref().expect("it runs");
+    let daemon = application.daemon.as_ref().expect("a server");
     daemon.until_logged("service-failed service=bad");
     let listed = application.well(&[]);
     assert!(
@@ -192,7 +197,7 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
         (restarts.as_u64(), view["instances"][0]["pid"].as_u64()),
         (Some(2), None)
     );
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     application.well(&["start", "bad"]);
     assert!(application.running("bad").is_some());
 }
@@ -206,7 +211,7 @@ fn a_wait_before_a_restart_is_shown_and_a_start_ends_it() {
     application.until_status("slow", "backoff");
     let listed = application.well(&[]);
     assert!(listed.contains("again in"), "{listed}");
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     application.well(&["start", "slow"]);
     assert!(application.running("slow").is_some());
 }
@@ -219,7 +224,7 @@ fn services_start_after_those_that_they_come_after() {
     ));
     application.until_status("migrate", "failed");
     assert_eq!(application.status("a-web"), "waiting");
-    // It does not come up, and nobody waits for that to change.
+    // It does not start, and no request waits for that to change.
     let started = application.run(&["start", "a-web"]);
     assert_eq!(started.status, 1, "{started:?}");
     assert!(started.err.contains("a-web is waiting"), "{started:?}");
@@ -290,10 +295,10 @@ fn a_reload_touches_only_what_changed() {
     });
     assert!(!lives(gone) && !lives(changed));
     assert_eq!(application.running("same"), Some(same));
-    // What is wrong changes nothing.
+    // A wrong configuration changes nothing.
     application.write("[services.same]\ncommand = [\"true\"]\nafter = [\"none\"]\n");
     assert_eq!(application.run(&["reload"]).status, 1);
-    let daemon = application.daemon.as_ref().expect("it runs");
+    let daemon = application.daemon.as_ref().expect("a server");
     daemon.until_logged("there is no service none");
     assert_eq!(application.running("same"), Some(same));
 }
@@ -309,7 +314,7 @@ fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
     let status = done_of(&application, &["status"]);
     assert!(status.contains("reload      FAILED: "), "{status}");
     assert_eq!(application.running("one"), Some(pid));
-    // Once it is right, nothing is said of it any more.
+    // Once the configuration is correct, the problem is no longer shown.
     application.write(&format!("[services.one]\n{LONG}"));
     application.well(&["reload"]);
     let status = done_of(&application, &["status"]);
@@ -317,10 +322,10 @@ fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
     assert_eq!(application.running("one"), Some(pid));
 }
 
-/// What a command prints that asks the coordinator.
+/// The output of a command that connects to the coordinator.
 fn done_of(application: &Application, words: &[&str]) -> String {
     let mut command = command(&application.data(), words);
-    done(command.output().expect("it runs")).out
+    done(command.output().expect("the command runs")).out
 }
 
 #[test]
@@ -391,7 +396,7 @@ fn output_is_kept_over_restarts() {
     );
     let file = application.data().join("services/web/stdout.log");
     assert_eq!(
-        std::fs::read_to_string(file).expect("it is there"),
+        std::fs::read_to_string(file).expect("the file exists"),
         "web 1\nweb 1\n"
     );
 }
@@ -403,14 +408,14 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
          command = [\"sh\", \"-c\", \"pwd; echo $API_TOKEN; exec sleep 1000\"]\n\
          secrets = [\"API_TOKEN\"]\nenv_file = \"secrets.env\"\n",
     );
-    // Its secret is missing: it is not started without.
-    until("it says so", || {
+    // Its secret is missing: it is not started without it.
+    until("the reason is shown", || {
         let view = application.view("web");
         let failure = view["instances"][0]["last"]["failure"]["step"].clone();
         (failure == "environment").then_some(())
     });
     let file = application.files.path().join("secrets.env");
-    std::fs::write(file, "API_TOKEN=tell-nobody\n").expect("it can be written");
+    std::fs::write(file, "API_TOKEN=tell-nobody\n").expect("a writable file");
     application.well(&["start", "web"]);
     let wrote = until("it wrote", || {
         Some(application.well(&["logs", "web"])).filter(|it| it.lines().count() == 2)
@@ -419,25 +424,25 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
         .files
         .path()
         .canonicalize()
-        .expect("it is there");
+        .expect("the path exists");
     assert_eq!(wrote, format!("{}\ntell-nobody\n", dir.display()));
     let listed = application.well(&["status", "--json"]);
     assert!(!listed.contains("tell-nobody"), "{listed}");
 }
 
-/// What `sexton config` and `sexton serve` have against a file, its path left out.
+/// The errors of `sexton config` and `sexton serve` about a file, without its path.
 fn refused(config: &str) -> String {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");
     let data = files.path().join("data");
-    std::fs::write(&file, config).expect("it can be written");
+    std::fs::write(&file, config).expect("a writable file");
     let found = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).args(["--config", text(&file)]);
         command.args(["--data", text(&data)]);
-        let output = command.output().expect("it runs");
+        let output = command.output().expect("the command runs");
         assert_eq!(output.status.code(), Some(2), "{config}: {output:?}");
-        String::from_utf8(output.stderr).expect("it is text")
+        String::from_utf8(output.stderr).expect("UTF-8")
     };
     let words = found(&["config"]);
     assert_eq!(found(&["serve"]), words);
@@ -536,12 +541,12 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
 fn services_need_a_directory() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");
-    std::fs::write(&file, format!("memory = true\n[services.a]\n{LONG}")).expect("it is written");
+    std::fs::write(&file, format!("memory = true\n[services.a]\n{LONG}")).expect("a writable file");
     let mut command = sexton();
     command.args(["serve", "--config", text(&file)]);
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command runs");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let words = String::from_utf8(output.stderr).expect("it is text");
+    let words = String::from_utf8(output.stderr).expect("UTF-8");
     assert!(words.contains("need a data directory"), "{words}");
 }
 
@@ -551,18 +556,21 @@ fn the_configuration_shows_services() {
     let file = files.path().join("sexton.toml");
     let config =
         format!("[services.web]\n{LONG}stop_signal = \"INT\"\ngrace = \"5s\"\nintensity = false\n");
-    std::fs::write(&file, config).expect("it can be written");
+    std::fs::write(&file, config).expect("a writable file");
     let shown = |words: &[&str]| {
         let mut command = sexton();
         command
             .args(["config", "--config", text(&file)])
             .args(words);
-        let output = command.env("HOME", "/nowhere").output().expect("it runs");
+        let output = command
+            .env("HOME", "/nowhere")
+            .output()
+            .expect("the command runs");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        String::from_utf8(output.stdout).expect("it is text")
+        String::from_utf8(output.stdout).expect("UTF-8")
     };
     assert!(shown(&[]).contains("sleep 1000"));
-    let said: Value = serde_json::from_str(&shown(&["--json"])).expect("it is JSON");
+    let said: Value = serde_json::from_str(&shown(&["--json"])).expect("valid JSON");
     let web = &said["services"]["web"];
     assert_eq!(web["stop_signal"], 2);
     assert_eq!(web["grace_ms"], 5000);
@@ -584,12 +592,12 @@ fn metrics_count_processes_and_services() {
     until("it is back", || {
         application.running("web").filter(|pid| *pid != web)
     });
-    let daemon = application.daemon.as_ref().expect("it runs");
+    let daemon = application.daemon.as_ref().expect("a server");
     let mut stream = std::net::TcpStream::connect(daemon.http()).expect("it listens");
     let asked = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(asked.as_bytes()).expect("it is read");
+    stream.write_all(asked.as_bytes()).expect("connected");
     let mut page = String::new();
-    stream.read_to_string(&mut page).expect("it is text");
+    stream.read_to_string(&mut page).expect("UTF-8");
     for line in [
         "sexton_processes{status=\"running\"} 1",
         "sexton_services{status=\"running\"} 1",

@@ -1,6 +1,6 @@
-//! Pages of the documentation as programs: their blocks of commands are run, and must print what they show.
+//! Pages of the documentation as programs: their blocks of commands are run, and their output must match the page.
 //!
-//! A line `$ COMMAND` is run; the lines below it are what it prints. `...` within a line stands for anything, alone for any
+//! A line `$ COMMAND` is run; the lines below it are its output. `...` within a line stands for anything, alone for any
 //! number of lines, and runs of spaces count as one.
 
 use crate::daemon::{PROGRAM, forget_environment};
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Stands between what commands print, with the exit status of the one before.
+/// Printed between the outputs of commands, with the exit status of the previous one.
 const BETWEEN: &str = "--- next ---";
 
-/// A command, and the lines that it prints.
+/// A command, and the lines of its output.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) command: String,
     pub(crate) printed: Vec<String>,
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) printed: String,
@@ -74,7 +74,7 @@ fn steps(lines: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// Puts the program first on the path of a shell that reads a page, and takes away what would change what it does.
+/// Puts the program first on the path of a shell that runs a page, and removes variables that would change its behaviour.
 pub(crate) fn as_a_reader(shell: &mut Command) {
     let programs = Path::new(PROGRAM).parent().expect("it is in a directory");
     let path = std::env::var_os("PATH").expect("there are programs");
@@ -84,19 +84,19 @@ pub(crate) fn as_a_reader(shell: &mut Command) {
     shell.env("PATH", paths).stdin(Stdio::null());
 }
 
-/// Commands as one script, each followed by a mark with its exit status.
+/// Combines commands into one script, each followed by a mark with its exit status.
 pub(crate) fn script(commands: impl IntoIterator<Item = String>) -> String {
     let marked = |command: String| format!("{command}\necho \"{BETWEEN} $?\"\n");
     commands.into_iter().map(marked).collect()
 }
 
-/// What each command of such a script printed.
+/// The output of each command of such a script.
 pub(crate) fn parts(printed: &str) -> Vec<Ran> {
     let mut ran = Vec::new();
     let mut part = String::new();
     for line in printed.lines() {
         match line.split_once(BETWEEN) {
-            // What does not end its line comes before the mark.
+            // Output without a final line end is followed by the mark in the same line.
             Some((rest, status)) => {
                 part.push_str(rest);
                 ran.push(Ran {
@@ -110,11 +110,11 @@ pub(crate) fn parts(printed: &str) -> Vec<Ran> {
             }
         }
     }
-    assert_eq!(part, "", "after the last mark there is nothing");
+    assert_eq!(part, "", "there is nothing after the last mark");
     ran
 }
 
-/// Whether what was printed is what the page shows.
+/// Whether the output matches the page.
 pub(crate) fn is_as_shown(printed: &str, shown: &[String]) -> bool {
     let plain = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let printed: Vec<String> = printed.lines().map(plain).collect();
@@ -133,7 +133,7 @@ fn are_like(printed: &[String], shown: &[String]) -> bool {
     }
 }
 
-/// Whether a line is as the page has it.
+/// Whether a line matches the page.
 fn is_like(line: &str, shown: &str) -> bool {
     let Some((first, rest)) = shown.split_once("...") else {
         return line == shown;
@@ -151,14 +151,14 @@ fn is_like(line: &str, shown: &str) -> bool {
     line.ends_with(last)
 }
 
-/// A reader of a page: a shell in a directory of its own, whose coordinators use ports that are free.
+/// A reader of a page: a shell in a directory of its own, whose coordinators use free ports.
 pub(crate) struct Reader {
     tree: Tree,
     files: PathBuf,
     ports: [u16; 3],
 }
 
-/// The ports of the pages, in the order of [`Reader::ports`], and what is set in their place.
+/// The ports on the pages, in the order of [`Reader::ports`], and their replacements.
 const PORTS: [(&str, &str); 3] = [
     ("11340", "SEXTON_LOCKSERVER"),
     ("11300", "SEXTON_BEANSTALK"),
@@ -175,28 +175,28 @@ impl Reader {
         }
     }
 
-    /// A file in its directory.
+    /// Creates a file in its directory.
     pub(crate) fn file(&self, name: &str, text: &str) {
         let file = self.files.join(name);
-        std::fs::write(&file, text).expect("it can be written");
+        std::fs::write(&file, text).expect("a writable file");
         let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&file, mode).expect("it is ours");
+        std::fs::set_permissions(&file, mode).expect("our own file");
     }
 
-    /// What stands in its directory.
+    /// The content of its directory.
     pub(crate) fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.files.join(name)).expect("it is there")
+        std::fs::read_to_string(self.files.join(name)).expect("the file exists")
     }
 
-    /// A path or a port of a page as it is for this reader.
+    /// Replaces a path or a port of a page by the one of this reader.
     pub(crate) fn replaced(&self, text: &str) -> String {
         let demo = ["/t", "mp/sexton-demo"].concat();
         let backup = ["/t", "mp/sexton-backup"].concat();
         let mut text = text
             .replace(&demo, &self.tree.data.to_string_lossy())
             .replace(&backup, &self.files.join("backup").to_string_lossy())
-            // By name, it would reach the coordinators of other tests. And one that is being killed has its ports for a moment
-            // yet, which is over before a person has typed the next command.
+            // By name, it would reach the coordinators of other tests. And a coordinator that is being killed keeps its ports for a moment
+            // longer, which is over before a person has typed the next command.
             .replace("pkill -9 -f 'sexton serve'", &ended_by("-9"))
             .replace("kill -9 $!", &ended_by("-9"))
             .replace("pkill -f 'sexton serve'", &ended_by("-TERM"));
@@ -206,7 +206,7 @@ impl Reader {
         text
     }
 
-    /// Runs commands in one shell. One that starts a coordinator has it ready before the next one runs.
+    /// Runs commands in one shell. After a command that starts a coordinator, the next one waits until it is ready.
     pub(crate) fn run(&self, commands: impl IntoIterator<Item = String>) -> Vec<Ran> {
         let command = |command: String| {
             let command = self.replaced(&command);
@@ -221,7 +221,7 @@ impl Reader {
         let script = script(commands.into_iter().map(command));
         let mut shell = Command::new("sh");
         as_a_reader(&mut shell);
-        // What a coordinator inherits is a file, not the end of a pipe that it would keep open.
+        // A coordinator inherits a file, not the end of a pipe that it would keep open.
         let to_files = format!("exec >>out 2>>errors\n{script}");
         shell.args(["-c", &to_files]).current_dir(&self.files);
         shell.env("XDG_STATE_HOME", &self.files);
@@ -237,7 +237,7 @@ impl Reader {
         parts(&self.read("out"))
     }
 
-    /// Runs steps of a page, each of which must end well and print what is shown.
+    /// Runs the steps of a page, each of which must succeed and print the shown output.
     pub(crate) fn follow(&self, steps: &[Step]) {
         let ran = self.run(steps.iter().map(|step| step.command.clone()));
         assert_eq!(ran.len(), steps.len(), "{ran:?}");
@@ -252,7 +252,7 @@ impl Reader {
     }
 }
 
-/// Waits for the line that a coordinator prints when it is ready; no longer than a minute.
+/// Waits for the ready line of a coordinator, at most a minute.
 const AND_IS_READY: &str = "server=$!; echo $server > server; echo >> starts
 tries=0
 until [ \"$(grep -c '^ready ' out)\" -ge \"$(wc -l < starts)\" ]; do
@@ -270,18 +270,18 @@ fn without_remark(command: &str) -> &str {
     command.trim_end()
 }
 
-/// The next ports of this process that no reader has been given.
+/// The next ports of this process that no reader has.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
-/// Ports that nobody has, below those that the system gives out by itself. Each reader gets others, also while no coordinator
-/// of an earlier one listens yet.
+/// Free ports, below those that the system assigns by itself. Each reader gets other ones, even while no coordinator of an
+/// earlier one listens yet.
 fn free_ports() -> [u16; 3] {
-    let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("it is small") * 30;
+    let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("a small number") * 30;
     std::array::from_fn(|_| {
         let mut ports =
             std::iter::repeat_with(|| begin + NEXT_PORT.fetch_add(1, Ordering::Relaxed));
         let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-        free.expect("it looks until there is one")
+        free.expect("the search ends only when one is found")
     })
 }
 

@@ -1,4 +1,4 @@
-//! Each signal of LockServer, sent to a real process.
+//! Each of LockServer's signals, sent to a real process.
 
 use crate::daemon::{Daemon, text};
 use crate::lockserver::{self, Client, request};
@@ -26,7 +26,7 @@ fn int_term_and_tstp_save_and_end_well() {
     for signal in [Signal::INT, Signal::TERM, Signal::TSTP] {
         let files = files();
         let daemon = serve(&files, &[]);
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         assert_eq!(
             number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
             1
@@ -46,7 +46,7 @@ fn int_term_and_tstp_save_and_end_well() {
 
         let again = serve(&files, &[]);
         again.until_logged("clean=true");
-        let mut client = Client::connect(again.lockserver()).expect("let in");
+        let mut client = Client::connect(again.lockserver()).expect("connected");
         assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
         let place = lockserver::find_contender("k", "i", "bob");
         assert_eq!(number(&mut client, &place), 2, "{signal:?}");
@@ -57,50 +57,52 @@ fn int_term_and_tstp_save_and_end_well() {
 fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
     let files = files();
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "10.0.0.0/8\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8\n").expect("a writable file");
     let daemon = serve(&files, &["--hosts", text(&hosts)]);
     let greeting = || {
-        let mut client = Client::dial(daemon.lockserver()).expect("the port is open");
-        client.receive(1).expect("a greeting")
+        let mut client = Client::dial(daemon.lockserver()).expect("it listens");
+        client.receive(1).expect("the server sends a greeting")
     };
     assert_eq!(greeting(), [0], "only the lab");
 
-    std::fs::write(&hosts, "10.0.0.0/8\n127.0.0.0/8\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8\n127.0.0.0/8\n").expect("a writable file");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the hosts list changed and is in force");
     assert_eq!(greeting(), [1], "and this machine");
 
-    std::fs::write(&hosts, "10.0.0.0/8\n\nlocalhost\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8\n\nlocalhost\n").expect("a writable file");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the old hosts list stays in force");
     let log = daemon.log();
     let said = log
         .lines()
         .find(|line| line.contains("stays in force"))
-        .expect("it is there");
+        .expect("it exists");
     assert!(
         said.contains(text(&hosts)) && said.contains("line 3") && said.contains("ERROR"),
         "{said}"
     );
     assert_eq!(greeting(), [1], "the old list");
 
-    std::fs::remove_file(&hosts).expect("it is ours");
+    std::fs::remove_file(&hosts).expect("our own file");
     daemon.signal(Signal::HUP);
     until("the second error is logged", || {
         (daemon.log().matches("stays in force").count() == 2).then_some(())
     });
     assert_eq!(greeting(), [1], "the old list");
 
-    std::fs::write(&hosts, "# nobody\n").expect("a file is written");
+    std::fs::write(&hosts, "# nobody\n").expect("a writable file");
     daemon.signal(Signal::HUP);
-    until("nobody is let in", || (greeting() == [0]).then_some(()));
+    until("no client is accepted", || {
+        (greeting() == [0]).then_some(())
+    });
 }
 
 #[test]
 fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     let files = files();
     let config = files.path().join("sexton.toml");
-    let write = |text: &str| std::fs::write(&config, text).expect("a file is written");
+    let write = |text: &str| std::fs::write(&config, text).expect("a writable file");
     write("lock-entries = 100\n");
     let daemon = serve(&files, &["--config", text(&config)]);
     daemon.signal(Signal::HUP);
@@ -117,7 +119,7 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     write("lock-entries = 0\n");
     daemon.signal(Signal::HUP);
     daemon.until_logged("failed to reload, the old settings stay in force");
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -128,7 +130,7 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
 fn usr1_takes_a_checkpoint() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -136,14 +138,20 @@ fn usr1_takes_a_checkpoint() {
     daemon.signal(Signal::USR1);
     daemon.until_logged("took the checkpoint requested by SIGUSR1");
     let slots = files.path().join("data/snapshots");
-    assert!(slots.read_dir().expect("it is there").next().is_some());
+    assert!(
+        slots
+            .read_dir()
+            .expect("the directory exists")
+            .next()
+            .is_some()
+    );
 }
 
 #[test]
 fn usr1_writes_statistics_and_locks() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -158,13 +166,13 @@ fn usr1_writes_statistics_and_locks() {
     );
     let data = files.path().join("data");
     let (statistics, locks) = (data.join("lockserver.stats"), data.join("lockserver.locks"));
-    // What stands there before is replaced as a whole: a reader that has it open goes on reading the old one.
-    std::fs::write(&statistics, "old").expect("a file is written");
-    let old = std::fs::File::open(&statistics).expect("it is there");
+    // The existing file is replaced as a whole: a reader that has it open continues to read the old one.
+    std::fs::write(&statistics, "old").expect("a writable file");
+    let old = std::fs::File::open(&statistics).expect("the file exists");
     daemon.signal(Signal::USR1);
     daemon.until_logged("wrote lockserver.stats and lockserver.locks");
 
-    let written = std::fs::read_to_string(&statistics).expect("the statistics are there");
+    let written = std::fs::read_to_string(&statistics).expect("the statistics exist");
     let lines: Vec<(&str, u64)> = written
         .lines()
         .map(|line| {
@@ -184,13 +192,13 @@ fn usr1_writes_statistics_and_locks() {
     }
     let before = std::io::read_to_string(old).expect("the old file reads");
     assert_eq!(before, "old", "replaced by rename");
-    let written = std::fs::read_to_string(&locks).expect("the locks are there");
+    let written = std::fs::read_to_string(&locks).expect("the locks exist");
     let lines: Vec<&str> = written.lines().skip(1).collect();
     let bobs = r#""a b" "" "bob\n" 1 0 1 2"#;
     let [first, ..] = lines.as_slice() else {
         panic!("no locks in {written}")
     };
-    // A lock whose second has passed by now is not written any more.
+    // A lock whose last second has passed is not written any more.
     let lines = if *first == bobs { &lines[1..] } else { &lines };
     assert_eq!(
         lines,
@@ -200,8 +208,8 @@ fn usr1_writes_statistics_and_locks() {
         ]
     );
     let left: Vec<_> = std::fs::read_dir(&data)
-        .expect("it is there")
-        .map(|entry| entry.expect("it reads").file_name())
+        .expect("the directory exists")
+        .map(|entry| entry.expect("the directory is readable").file_name())
         .filter(|name| name.to_string_lossy().ends_with(".tmp"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
@@ -212,7 +220,7 @@ fn usr1_without_files_says_so_and_goes_on() {
     let daemon = Daemon::serve(&["--memory"]);
     daemon.signal(Signal::USR1);
     daemon.until_logged("SIGUSR1 ignored");
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -224,7 +232,7 @@ fn sys_and_usr2_drain() {
     for signal in [Signal::SYS, Signal::USR2] {
         let files = files();
         let mut daemon = serve(&files, &[]);
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         assert_eq!(
             number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
             1
@@ -234,7 +242,7 @@ fn sys_and_usr2_drain() {
             2
         );
         daemon.signal(signal);
-        until("newcomers are refused", || {
+        until("new connections are refused", || {
             let newcomer = request("probe", "", "p", (0, 0, 0));
             (number(&mut client, &newcomer) == 0).then_some(())
         });
@@ -255,11 +263,11 @@ fn sys_and_usr2_drain() {
         assert_eq!(
             client.owner("k", "i").expect("an answer"),
             b"bob",
-            "who waits still inherits"
+            "a waiting client still gets the lock"
         );
         assert!(
             Client::connect(daemon.lockserver()).is_ok(),
-            "connections are let in"
+            "connections are accepted"
         );
         assert!(daemon.is_running(), "as long as a lock is held");
         assert_eq!(number(&mut client, &lockserver::release_all("bob")), 1);
@@ -268,7 +276,7 @@ fn sys_and_usr2_drain() {
         assert!(log.contains("drained"), "{log}");
 
         let again = serve(&files, &[]);
-        let mut client = Client::connect(again.lockserver()).expect("let in");
+        let mut client = Client::connect(again.lockserver()).expect("connected");
         let newcomer = request("k", "i", "erin", (60, 30, 5));
         assert_eq!(
             number(&mut client, &newcomer),
@@ -298,7 +306,7 @@ fn a_drain_with_nothing_held_ends_at_once() {
 #[test]
 fn a_drain_ends_when_the_last_time_to_live_is_over() {
     let daemon = Daemon::serve(&["--memory"]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (1, 0, 0))),
         1
@@ -312,7 +320,7 @@ fn a_drain_ends_when_the_last_time_to_live_is_over() {
 fn a_drain_can_still_be_stopped() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 0, 0))),
         1
@@ -323,6 +331,6 @@ fn a_drain_can_still_be_stopped() {
     let (status, log) = daemon.end();
     assert_eq!(status.code(), Some(0), "{log}");
     let again = serve(&files, &[]);
-    let mut client = Client::connect(again.lockserver()).expect("let in");
+    let mut client = Client::connect(again.lockserver()).expect("connected");
     assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
 }

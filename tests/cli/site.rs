@@ -16,7 +16,7 @@ fn pages() -> Vec<String> {
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("it can be listed") {
-            let path = entry.expect("it can be read").path();
+            let path = entry.expect("the directory is readable").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let is_foreign = name.starts_with('.') || name == "target";
             if path.is_dir() && !is_foreign {
@@ -79,7 +79,7 @@ fn blocks(page: &str) -> Vec<Vec<Step>> {
 
 fn read(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
-    std::fs::read_to_string(path).expect("a page is text")
+    std::fs::read_to_string(path).expect("UTF-8")
 }
 
 fn is_listed(page: &str, step: &Step) -> bool {
@@ -139,7 +139,7 @@ fn follow(block: &Block) {
     let page = read(block.page);
     if let Some(at) = block.tables {
         let tables = crate::shown::fenced(&page, "toml");
-        let table = tables.get(at).expect("the page has that many tables");
+        let table = tables.get(at).expect("the page has enough tables");
         reader.file("app.toml", &table.join("\n"));
     }
     for (name, text) in block.files {
@@ -304,7 +304,7 @@ fn every_command_of_every_page_is_run_or_listed_with_the_reason() {
     }
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
     for (page, test) in SESSIONS {
-        let test = std::fs::read_to_string(tests.join(test)).expect("the test is there");
+        let test = std::fs::read_to_string(tests.join(test)).expect("the test exists");
         assert!(test.contains(page), "the test does not run {page}");
     }
 }

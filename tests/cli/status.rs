@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A coordinator with an HTTP door.
+/// A coordinator with an HTTP listener.
 fn start(data: &Path, flags: &[&str]) -> Daemon {
     Daemon::start(serve(data, flags))
 }
@@ -25,18 +25,18 @@ fn serve(data: &Path, flags: &[&str]) -> Command {
     daemon::serve(&[&["--data", daemon::text(data)], http, flags].concat())
 }
 
-/// Its status, asked with these headers.
+/// Its status, requested with these headers.
 fn get(coordinator: &Daemon, headers: &str) -> String {
     let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
     let request =
         format!("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).expect("it is read");
+    stream.write_all(request.as_bytes()).expect("connected");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     answer
 }
 
-/// Ends it by this signal, and gives its log.
+/// Ends it by this signal, and returns its log.
 fn end(coordinator: Daemon, signal: Signal) -> String {
     coordinator.signal(signal);
     coordinator.end().1
@@ -49,25 +49,23 @@ fn status(data: &Path, flags: &[&str]) -> Output {
         .arg(data)
         .args(flags)
         .output()
-        .expect("it runs")
+        .expect("the command runs")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it is text")
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 fn write_private(file: &Path, text: &str) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = options.open(file).expect("it can be written");
-    opened
-        .write_all(text.as_bytes())
-        .expect("it can be written");
+    let mut opened = options.open(file).expect("a writable file");
+    opened.write_all(text.as_bytes()).expect("a writable file");
 }
 
 #[test]
 fn a_person_and_a_program_read_the_status() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     let coordinator = start(&data, &[]);
     let shown = status(&data, &[]);
@@ -105,18 +103,18 @@ fn a_person_and_a_program_read_the_status() {
     );
 
     let checkpoint = sexton().args(["checkpoint", "--data"]).arg(&data).output();
-    ended(checkpoint.expect("it runs"), 0);
+    ended(checkpoint.expect("the command runs"), 0);
     let page = text(&status(&data, &[]).stdout);
     let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
-    // Reserve, start, and what each actor goes by.
+    // The reserve, the start, and the rules of each actor.
     let upto = 2 + sexton::actors::names().len();
     let sealed = format!("a up to {upto}, b not sealed");
     assert!(snapshots.contains(&sealed), "{snapshots}");
     assert!(snapshots.contains("on disk"), "{snapshots}");
 
     let json: serde_json::Value =
-        serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("it is JSON");
+        serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("valid JSON");
     assert_eq!(json["pid"], number);
     assert_eq!(json["doors"]["http"], http);
     let following = &json["following"];
@@ -136,7 +134,7 @@ fn a_person_and_a_program_read_the_status() {
 
 #[test]
 fn without_a_coordinator_the_status_says_what_was_tried() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let refused = |data: &Path, expected: &str| {
         let refused = status(data, &[]);
         let [page, error] = ended(refused, 3);
@@ -170,7 +168,7 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
 
 #[test]
 fn a_token_is_read_again_at_hup_and_never_told() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let (data, file) = (
         directory.path().join("data"),
         directory.path().join("token"),
@@ -178,7 +176,7 @@ fn a_token_is_read_again_at_hup_and_never_told() {
     write_private(&file, TOKEN);
     let flags = [
         "--token-file",
-        file.to_str().expect("it is text"),
+        file.to_str().expect("UTF-8"),
         "--log",
         "trace",
         "-d",
@@ -212,13 +210,13 @@ fn a_token_is_read_again_at_hup_and_never_told() {
 
 #[test]
 fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let (data, file) = (
         directory.path().join("data"),
         directory.path().join("token"),
     );
     let refused = |data: &Path, flags: &[&str], status: i32, expected: &[&str]| {
-        let output = serve(data, flags).output().expect("it runs");
+        let output = serve(data, flags).output().expect("the command runs");
         let [page, error] = ended(output, status);
         assert_eq!(page, "");
         let joined = error.replace(['\n', ' '], "");
@@ -230,7 +228,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
         }
         assert!(!error.contains("staple"), "{error}");
     };
-    let token = file.to_str().expect("it is text");
+    let token = file.to_str().expect("UTF-8");
     refused(&data, &["--http", "0.0.0.0:0"], 2, &["needs a token file"]);
     refused(
         &data,
@@ -239,7 +237,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
         &["token", "No such file"],
     );
     write_private(&file, TOKEN);
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("our own file");
     refused(&data, &["--token-file", token], 3, &["0644", "chmod 600"]);
     let long = directory.path().join("x".repeat(120));
     refused(&long, &[], 3, &["107", "shorter data directory"]);
@@ -247,7 +245,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
 
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     let _coordinator = start(&data, &[]);
     for words in [
@@ -256,11 +254,11 @@ fn a_reader_that_has_gone_is_no_failure() {
         &["checkpoint"],
         &["checkpoint", "--json"],
     ] {
-        let (reader, writer) = std::io::pipe().expect("there is one");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let mut command = sexton();
         command.args(words).arg("--data").arg(&data).stdout(writer);
-        let output = command.output().expect("it runs");
+        let output = command.output().expect("the command runs");
         let [_, error] = ended(output, 0);
         assert_eq!(error, "", "{words:?}");
     }

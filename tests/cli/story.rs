@@ -1,8 +1,8 @@
-//! One item's story: what happened to a job, to a queue or under a key, by name, from a directory and as it happens.
+//! The history of one item: what happened to a job, to a queue or under a key, by name, from a directory and live.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{Daemon, ended, sexton};
@@ -12,30 +12,30 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Runs a command on this directory, which must end with this status; what it prints.
+/// Runs a command on this directory, which must exit with this status; returns its output.
 fn run(data: &Path, words: &[&str], status: i32) -> String {
     let mut command = sexton();
     command.args(words).arg("--data").arg(data);
-    let [out, err] = ended(command.output().expect("it runs"), status);
+    let [out, err] = ended(command.output().expect("the command runs"), status);
     format!("{out}{err}")
 }
 
 fn json(data: &Path, words: &[&str]) -> Value {
     let out = run(data, &[words, &["--json"]].concat(), 0);
-    serde_json::from_str(&out).expect("it is JSON")
+    serde_json::from_str(&out).expect("valid JSON")
 }
 
-/// What a command that reads a directory prints, which must end with this status.
+/// The output of a command that reads a directory and must exit with this status.
 fn read(command: &str, data: &Path, words: &[&str], status: i32) -> String {
     let mut reading = sexton();
     reading.arg(command).arg(data).args(words);
-    let [out, err] = ended(reading.output().expect("it runs"), status);
+    let [out, err] = ended(reading.output().expect("the command runs"), status);
     format!("{out}{err}")
 }
 
-/// What happened, line by line: the word behind number, time and actor.
+/// The events, line by line: the word after number, time and actor.
 fn kinds(story: &str) -> Vec<&str> {
-    assert!(!story.contains("slot"), "by name, not by slot: {story}");
+    assert!(!story.contains("slot"), "names instead of slots: {story}");
     let words = story.lines().map(|line| line.split_whitespace().nth(3));
     words.map(|word| word.unwrap_or("-")).collect()
 }
@@ -45,7 +45,7 @@ fn push(data: &Path, queue: &str, ttr: &str) -> String {
     told["id"].as_u64().expect("a number").to_string()
 }
 
-/// Claims a job: its number and its token.
+/// Claims a job: its id and its token.
 fn pop(data: &Path, queue: &str) -> (String, String) {
     let told = json(data, &["queue", "pop", queue, "--wait", "30"]);
     let part = |name: &str| {
@@ -59,7 +59,7 @@ fn pop(data: &Path, queue: &str) -> (String, String) {
 fn the_story_of_a_job_is_everything_that_happened_to_it() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let (job, other) = (push(&data, "mails", "600"), push(&data, "mails", "600"));
     let (claimed, first) = pop(&data, "mails");
     assert_eq!(claimed, job);
@@ -92,7 +92,8 @@ fn the_story_of_a_job_is_everything_that_happened_to_it() {
     let none = read("replay", &data, &["--queue", "purges"], 0);
     assert!(none.contains("nothing about queue purges"), "{none}");
     let told = read("replay", &data, &["--job", &job, "--json"], 0);
-    let told: Value = serde_json::from_str(told.lines().next().expect("a line")).expect("JSON");
+    let told: Value =
+        serde_json::from_str(told.lines().next().expect("a line")).expect("valid JSON");
     assert_eq!(told["events"][0]["kind"], "added");
     assert_eq!(told["events"][0]["queue"], "mails");
     let found = read("inspect", &data, &["--job", &job], 0);
@@ -104,7 +105,7 @@ fn the_story_of_a_job_is_everything_that_happened_to_it() {
 fn a_claim_that_runs_out_is_told_by_name() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let job = push(&data, "slow", "1");
     assert_eq!(pop(&data, "slow").0, job);
     until("the end of its claim", || {
@@ -126,7 +127,7 @@ fn a_claim_that_runs_out_is_told_by_name() {
 fn the_story_of_a_key_tells_of_all_its_locks() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     for (key, owner) in [("acct", "ann"), ("other", "ann"), ("acct", "ann")] {
         run(&data, &["lock", "acquire", key, "--owner", owner], 0);
     }
@@ -150,14 +151,17 @@ fn the_story_of_a_key_tells_of_all_its_locks() {
 fn events_align_carry_their_position_and_are_of_one_item() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut events = sexton();
     events
         .args(["events", "--after", "999999999999", "--data"])
         .arg(&data);
-    let mut events = events.stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut lines = BufReader::new(events.stdout.take().expect("it is piped")).lines();
-    let mut line = || lines.next().expect("a line").expect("it is text");
+    let mut events = events
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut lines = BufReader::new(events.stdout.take().expect("a pipe")).lines();
+    let mut line = || lines.next().expect("a line").expect("UTF-8");
     let first = line();
     assert!(first.contains("999999999999 does not exist yet"), "{first}");
     assert!(!first.contains("lost"), "{first}");
@@ -170,26 +174,31 @@ fn events_align_carry_their_position_and_are_of_one_item() {
         .iter()
         .zip(&kinds)
         .map(|(line, kind)| line.find(kind.as_str()));
-    let places: Vec<usize> = places.map(|at| at.expect("it is told")).collect();
+    let places: Vec<usize> = places
+        .map(|at| at.expect("the client is notified"))
+        .collect();
     assert!(
         places.iter().all(|at| *at == places[0]),
-        "they align: {lines:#?}"
+        "the columns align: {lines:#?}"
     );
     let position = lines[0].split_whitespace().next().expect("a word");
     let behind = |words: &[&str]| {
         let words = [&["events", "--json", "--after", position], words].concat();
         let mut command = sexton();
         command.args(words).arg("--data").arg(&data);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
         let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
-        out.read_line(&mut line).expect("it is text");
-        child.kill().expect("it runs");
-        child.wait().expect("it is our child");
-        let told: Value = serde_json::from_str(&line).expect("it is JSON");
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("UTF-8");
+        child.kill().expect("a live process");
+        child.wait().expect("our child");
+        let told: Value = serde_json::from_str(&line).expect("valid JSON");
         told["kind"].as_str().expect("a kind").to_owned()
     };
-    assert_eq!(behind(&[]), "granted", "the position is what --after takes");
+    assert_eq!(behind(&[]), "granted", "--after accepts the position");
     let (job, _) = pop(&data, "mails");
     assert_eq!(behind(&["--job", &job]), "claimed");
     assert_eq!(behind(&["--queue", "mails"]), "claimed");
@@ -198,26 +207,20 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     drop(events.wait());
 }
 
-/// A process is known by numbers that JSON has no room for.
+/// A process is identified by numbers that are too large for JSON.
 #[test]
 fn a_log_of_processes_is_replayed_exported_and_read_again() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("it is text")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut running = sexton();
-    running.args([
-        "run",
-        "--data",
-        data.to_str().expect("it is text"),
-        "--",
-        "true",
-    ]);
-    ended(running.output().expect("it runs"), 0);
+    running.args(["run", "--data", data.to_str().expect("UTF-8"), "--", "true"]);
+    ended(running.output().expect("the command runs"), 0);
     daemon.kill();
     let log = read("replay", &data, &[], 0);
     assert!(log.contains(r#""ended""#), "{log}");
     let export = files.path().join("log.jsonl");
-    let export = export.to_str().expect("it is text");
+    let export = export.to_str().expect("UTF-8");
     read("replay", &data, &["--export", export], 0);
     let verified = read("replay", Path::new(export), &["--verify"], 0);
     assert!(!verified.contains("otherwise"), "{verified}");

@@ -1,9 +1,9 @@
-//! `sexton task` and `sexton server`: commands that run in bursts, and what becomes of a burst that breaks. The rows are those of
+//! `sexton task` and `sexton server`: commands that run in bursts, and failing bursts. The rows are those of
 //! the text "Wip system failures and automatic recovery", each with a real attempt.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -16,10 +16,10 @@ use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 
-/// What scripts call the program by.
+/// The variable by which scripts find the program.
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Adds a shell script as a task; its number.
+/// Adds a shell script as a task; returns its number.
 pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
     let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
     tree.well(&words).trim_end().parse().expect("a number")
@@ -27,7 +27,7 @@ pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
 
 pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     let printed = tree.well(&["task", "show", &id.to_string(), "--json"]);
-    serde_json::from_str(&printed).expect("it is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 /// A task that is over.
@@ -38,7 +38,7 @@ pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     })
 }
 
-/// A task with so many attempts that have ended.
+/// A task with this many ended attempts.
 pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     until("the attempts have ended", || {
         let task = show(tree, id);
@@ -47,7 +47,7 @@ pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     })
 }
 
-/// A task whose attempt runs: the PID of its command, which says it in this file.
+/// A task with a running attempt: the PID of its command, which it writes to this file.
 fn running(tree: &Tree, file: &str) -> Pid {
     until("its command runs", || {
         let pid = std::fs::read_to_string(tree.data.join(file)).ok()?;
@@ -55,7 +55,7 @@ fn running(tree: &Tree, file: &str) -> Pid {
     })
 }
 
-/// The exit of a task, with what its newest attempt came to.
+/// The exit of a task, and the result of its newest attempt.
 pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     let newest = task["past"].as_array().and_then(|it| it.last());
     let cause = newest.map(|it| &it["cause"]);
@@ -65,11 +65,11 @@ pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     )
 }
 
-/// No thread of a server is taken, no lock is held, and an audit finds nothing.
+/// No thread of a server is in use, no lock is held, and an audit finds nothing.
 pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
-        let servers: Value = serde_json::from_str(&servers).expect("it is JSON");
+        let servers: Value = serde_json::from_str(&servers).expect("valid JSON");
         let all = servers["servers"].as_array()?.iter();
         all.map(|it| it["used"].as_u64())
             .all(|used| used == Some(0))
@@ -133,15 +133,16 @@ fn a_status_of_its_own_fails_a_task_and_bytes_are_saved_as_they_are() {
     assert_eq!(waited.status, 0, "{waited:?}");
 }
 
-/// Rows 1, 2 and 4: there is nothing to launch, in each way that the kernel knows.
+/// Rows 1, 2 and 4: the program cannot be launched, in each way that the kernel distinguishes.
 #[test]
 fn what_cannot_be_launched_is_tried_again_and_says_why() {
     let tree = Tree::start();
     let file = tree.data.join("not-executable");
-    std::fs::write(&file, "").expect("it can be written");
+    std::fs::write(&file, "").expect("a writable file");
     let script = tree.data.join("no-interpreter");
-    std::fs::write(&script, "#!/no/such/interpreter\n").expect("it can be written");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::write(&script, "#!/no/such/interpreter\n").expect("a writable file");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
+        .expect("our own file");
     for abort in [true, false] {
         for command in ["/no/such/program", text(&file), text(&script)] {
             let flags: &[&str] = if abort { &[] } else { &["--retry"] };
@@ -149,7 +150,9 @@ fn what_cannot_be_launched_is_tried_again_and_says_why() {
             let id = tree.well(&words).trim_end().parse().expect("a number");
             let task = tried(&tree, id, 2);
             assert_eq!(came_to(&task), ("not-finished", "not-launched"), "{task}");
-            let failure = task["past"][0]["failure"].as_str().expect("it says why");
+            let failure = task["past"][0]["failure"]
+                .as_str()
+                .expect("the refusal has a detail");
             assert!(failure.starts_with("exec: "), "{failure}");
             tree.well(&["task", "terminate", "--now", &id.to_string()]);
         }
@@ -162,7 +165,7 @@ fn what_cannot_be_launched_is_tried_again_and_says_why() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 1 and 4: an argument is longer than the kernel takes.
+/// Rows 1 and 4: an argument is longer than the kernel accepts.
 #[test]
 fn arguments_that_the_kernel_does_not_take_are_its_error() {
     let tree = Tree::start();
@@ -172,13 +175,15 @@ fn arguments_that_the_kernel_does_not_take_are_its_error() {
     let id = added["id"].as_u64().expect("a number");
     let task = tried(&tree, id, 1);
     assert_eq!(came_to(&task), ("not-finished", "not-launched"), "{task}");
-    let failure = task["past"][0]["failure"].as_str().expect("it says why");
+    let failure = task["past"][0]["failure"]
+        .as_str()
+        .expect("the refusal has a detail");
     assert!(failure.contains("Argument list too long"), "{failure}");
     tree.well(&["task", "terminate", "--now", &id.to_string()]);
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 1: the keeper is dead, and nobody is told. Another one launches.
+/// Row 1: the keeper has been killed, which is not reported. Another one launches.
 #[test]
 fn a_task_runs_although_the_keeper_was_killed() {
     let tree = Tree::start();
@@ -196,7 +201,7 @@ fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
         let task = over(&tree, add(&tree, &[], &dies));
         assert_eq!(came_to(&task), ("system-error", "died"), "{task}");
         assert_eq!(task["exit_status"], 2);
-        let message = task["message"].as_str().expect("it says why");
+        let message = task["message"].as_str().expect("the refusal has a detail");
         assert!(message.contains("before it saved anything"), "{message}");
 
         let once = r#"[ -e "$SEXTON_DATA/$SEXTON_TASK_ID" ] && exit 0; : > "$SEXTON_DATA/$SEXTON_TASK_ID"; "#;
@@ -220,7 +225,7 @@ fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 8: it loops, is stopped, or ignores SIGTERM; and what it started does.
+/// Row 8: it loops, is stopped, or ignores SIGTERM; and so do its children.
 #[test]
 fn an_endless_burst_is_stopped_with_all_that_it_started() {
     let tree = Tree::start();
@@ -241,7 +246,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
             assert_eq!(task["message"], "its attempt took too long");
         }
     }
-    // Whoever gave a heartbeat must go on giving them, however much time there is.
+    // Once it has sent a heartbeat, it must continue to send them, however much time is left.
     let task = over(
         &tree,
         add(
@@ -251,7 +256,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
         ),
     );
     assert_eq!(came_to(&task), ("system-error", "silent"), "{task}");
-    // Signs of life do not help a burst that is stuck.
+    // Heartbeats do not help a burst that is stuck.
     let beats = r#""$0" task heartbeat && echo $$ > "$SEXTON_DATA/beats"; (while "$0" task heartbeat; do sleep 0.05; done) & sleep 1000"#;
     let flags = ["--progress", "30s", "--fail-after", "3s"];
     let task = over(&tree, add(&tree, &flags, beats));
@@ -261,11 +266,11 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
     let task = over(&tree, add(&tree, &["--progress", "30s"], beats));
     assert_eq!(task["exit"], "completed", "{task}");
     let lives = tree.all().into_iter().filter(|it| it["status"] != "exited");
-    assert_eq!(lives.count(), 0, "nothing of them lives");
+    assert_eq!(lives.count(), 0, "none of them is alive");
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 9: it ends well, and does not say how the burst did where it must.
+/// Row 9: it exits with 0, and does not report its result although it must.
 #[test]
 fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();
@@ -280,7 +285,7 @@ fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
     assert_eq!(came_to(&dies), ("system-error", "died"), "{dies}");
 }
 
-/// Row 10: what cleans up is missing, hangs, is killed. It holds no thread, and the task is over all the same.
+/// Row 10: the cleanup command is missing, hangs, or is killed. It holds no thread, and the task is over all the same.
 #[test]
 fn what_cleans_up_holds_nothing() {
     let tree = Tree::start();
@@ -294,19 +299,20 @@ fn what_cleans_up_holds_nothing() {
         let task = over(&tree, add(&tree, &["--cleanup", cleanup], "true"));
         assert_eq!(task["exit"], "completed", "{cleanup}: {task}");
     }
-    // The one thread is free beside a cleanup that goes on for ever.
+    // The only thread is free beside a cleanup that runs forever.
     let script = "echo $SEXTON_TASK_ENDED $SEXTON_TASK_STATUS > $SEXTON_DATA/cleaned";
     let cleanup = format!("sh -c '{script}'");
     let id = add(&tree, &["--cleanup", &cleanup], "exit 9");
-    until("it is cleaned up", || {
+    until("its cleanup has ended", || {
         (show(&tree, id)["past"][0]["cleanup_code"] == 0).then_some(())
     });
-    let said = std::fs::read_to_string(tree.data.join("cleaned")).expect("it ran");
+    let said =
+        std::fs::read_to_string(tree.data.join("cleaned")).expect("the command wrote the file");
     assert_eq!(said, "user-error complete\n");
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 11, 12 and 13: whoever was to be told is dead. The next coordinator is told the same.
+/// Rows 11, 12 and 13: the receiver of a report has been killed. The next coordinator receives the same report.
 #[test]
 fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     let mut tree = Tree::start();
@@ -327,9 +333,9 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
         victim = victim.or((file == "dies").then_some(pid));
     }
     let ended = running(&tree, "ends");
-    let victim = victim.expect("it runs");
+    let victim = victim.expect("it is running");
     tree.again(|| {
-        kill_process(victim, Signal::KILL).expect("it is there");
+        kill_process(victim, Signal::KILL).expect("a live process");
         until("the first has ended", || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", ended.as_raw_nonzero()));
             stat.is_err().then_some(())
@@ -342,17 +348,17 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
         (&task["status"], &task["attempts"]),
         (&"processing".into(), &1.into())
     );
-    std::fs::write(tree.data.join("go"), "").expect("it can be written");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     assert_eq!(over(&tree, goes_on)["exit"], "completed");
     assert_no_thread_is_taken(&tree);
 }
 
-/// The seed's own example, and exit statuses as `wipctl server` has them.
+/// Wip's own example, and exit statuses as of `wipctl server`.
 #[test]
 fn an_inventory_is_what_the_servers_are_but_for_an_operators_word() {
     let tree = Tree::start();
     let file = tree.data.join("servers.json");
-    let write = |hosts: &str| std::fs::write(&file, hosts).expect("it can be written");
+    let write = |hosts: &str| std::fs::write(&file, hosts).expect("a writable file");
     for server in ["A", "B"] {
         tree.well(&["server", "add", server, "--threads", "4"]);
     }
@@ -398,7 +404,7 @@ fn it_says_why_a_task_does_not_run() {
     let tree = Tree::start();
     let waits = r#"echo $$ > "$SEXTON_DATA/$SEXTON_TASK_ID"; while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done"#;
     let why = |id| {
-        until("it says why", || {
+        until("the reason is shown", || {
             show(&tree, id)["why"].as_str().map(str::to_owned)
         })
     };
@@ -423,14 +429,14 @@ fn it_says_why_a_task_does_not_run() {
     assert_eq!(why(held), "no server is enabled");
     tree.well(&["task", "pause", "--all", "--hard"]);
     assert_eq!(why(held), "all tasks are paused (hard)");
-    std::fs::write(tree.data.join("go"), "").expect("it can be written");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, first);
     tree.well(&["task", "resume", "--all"]);
     tree.well(&["server", "enable", "local"]);
     assert_eq!(over(&tree, held)["exit"], "completed");
 }
 
-/// The report socket takes reports of attempts that live, and nothing else.
+/// The report socket accepts reports of live attempts, and nothing else.
 #[test]
 fn reports_are_heard_of_attempts_that_live() {
     let tree = Tree::start();
@@ -442,20 +448,20 @@ fn reports_are_heard_of_attempts_that_live() {
     });
     let say = |line: &str| {
         let mut stream = UnixStream::connect(tree.data.join("report.sock")).expect("it listens");
-        stream.write_all(line.as_bytes()).expect("it is read");
-        stream.write_all(b"\n").expect("it is read");
+        stream.write_all(line.as_bytes()).expect("connected");
+        stream.write_all(b"\n").expect("connected");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
-        serde_json::from_str::<Value>(&answer).expect("it is JSON")
+        serde_json::from_str::<Value>(&answer).expect("valid JSON")
     };
     // A line whose sender is killed while it writes.
     let torn = |half: &str| {
         let mut stream = UnixStream::connect(tree.data.join("report.sock")).expect("it listens");
-        stream.write_all(half.as_bytes()).expect("it is read");
+        stream.write_all(half.as_bytes()).expect("connected");
         stream.shutdown(Shutdown::Write).expect("it is connected");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
-        serde_json::from_str::<Value>(&answer).expect("it is JSON")
+        serde_json::from_str::<Value>(&answer).expect("valid JSON")
     };
     let with =
         |secret: &str, report: &str| say(&format!(r#"{{"secret":"{secret}","report":{report}}}"#));
@@ -490,16 +496,16 @@ fn reports_are_heard_of_attempts_that_live() {
         &format!(r#"{{"do":"save","body":"{}"}}"#, "x".repeat(65_537)),
     );
     assert_eq!(long["reason"], "field", "{long}");
-    let mode = std::fs::metadata(tree.data.join("report.sock")).expect("it is there");
+    let mode = std::fs::metadata(tree.data.join("report.sock")).expect("the file exists");
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
-    std::fs::write(tree.data.join("go"), "").expect("it can be written");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, id);
     assert_eq!(with(&secret, beat)["reason"], "stale");
-    // The secret is in no file but the one that its command wrote.
+    // The secret is in no file except the one that its command wrote.
     let journal = std::fs::read_dir(tree.data.join("journal")).expect("a journal");
     let code = secret.split_once('.').expect("it has a code").1;
     for file in journal {
-        let bytes = std::fs::read(file.expect("a file").path()).expect("it can be read");
+        let bytes = std::fs::read(file.expect("a segment").path()).expect("a file");
         let found = bytes.windows(code.len()).any(|it| it == code.as_bytes());
         assert!(!found, "no secret is in the journal");
     }

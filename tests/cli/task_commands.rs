@@ -1,4 +1,4 @@
-//! What commands about tasks take, and what they print of what they did.
+//! The arguments of commands about tasks, and what they print about their results.
 
 use crate::task::{add, over};
 use crate::tree::Tree;
@@ -76,7 +76,7 @@ fn a_task_that_is_changed_is_shown_as_it_is_now() {
     assert!(told.starts_with(&head), "{told}");
     let shown = tree.well(&["task", "show", &number]);
     let attempt = shown.lines().last().expect("a line");
-    assert!(attempt.contains(" ms "), "how long it took: {shown}");
+    assert!(attempt.contains(" ms "), "the duration is shown: {shown}");
 
     tree.well(&["task", "pause", "--all", "--hard"]);
     let said = tree.well(&["task", "restart", &number]);

@@ -1,9 +1,9 @@
-//! `[tasks]` of the configuration: what holds for tasks that do not say otherwise, and a reload, after which it holds for those
-//! that are added from then on.
+//! `[tasks]` in the configuration: the defaults of tasks, and a reload, after which the new ones apply to tasks that are added from
+//! then on.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{Daemon, sexton, text};
@@ -12,10 +12,10 @@ use crate::tree::Tree;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Adds a task; how it is shown.
+/// Adds a task; returns its view.
 fn add(tree: &Tree, words: &[&str]) -> Value {
     let words = [&["task", "add", "--json"], words].concat();
-    serde_json::from_str(&tree.well(&words)).expect("it is JSON")
+    serde_json::from_str(&tree.well(&words)).expect("valid JSON")
 }
 
 fn terms(task: &Value) -> Value {
@@ -30,13 +30,13 @@ fn terms(task: &Value) -> Value {
 
 fn show(tree: &Tree, task: &Value) -> Value {
     let id = task["id"].to_string();
-    serde_json::from_str(&tree.well(&["task", "show", &id, "--json"])).expect("it is JSON")
+    serde_json::from_str(&tree.well(&["task", "show", &id, "--json"])).expect("valid JSON")
 }
 
 /// Tasks that are over.
 fn over(tree: &Tree) -> usize {
     let listed = tree.well(&["task", "list", "--status", "complete", "--json"]);
-    let listed: Value = serde_json::from_str(&listed).expect("it is JSON");
+    let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
     listed["tasks"].as_array().map_or(0, Vec::len)
 }
 
@@ -45,7 +45,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     let mut tree = Tree::start();
     drop(tree.daemon.take());
     let file = tree.data.join("sexton.toml");
-    let write = |words: &str| std::fs::write(&file, words).expect("it can be written");
+    let write = |words: &str| std::fs::write(&file, words).expect("a writable file");
     write("[tasks]\nabort_on_failure = false\nburst = \"7s\"\nfail_after = 90\ngroup_limit = 1\n");
     let config = ["--data", text(&tree.data), "--config", text(&file)];
     tree.daemon = Some(Daemon::serve(&config));
@@ -63,20 +63,20 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     ];
     let own = add(&tree, &[&own[..], &["--", "true"]].concat());
     assert_eq!(terms(&own), json!([true, 3000, 90_000, 2000]), "{own}");
-    until("the first is under way", || {
+    until("the first is in progress", || {
         (show(&tree, &first)["status"] == "processing").then_some(())
     });
-    // A pause says nothing of the limit.
+    // A pause does not affect the limit.
     tree.well(&["task", "pause", "--group", "default"]);
     tree.well(&["task", "resume", "--group", "default"]);
     let second = add(&tree, &["--", "sh", "-c", waits]);
     assert_eq!(show(&tree, &second)["why"], "group default is full: 1 of 1");
 
     write("[tasks]\nprogress = \"4s\"\ngroup_limit = 2\nkeep_max = 1\n");
-    let daemon = tree.daemon.as_ref().expect("it runs");
+    let daemon = tree.daemon.as_ref().expect("a server");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the table [tasks] changed and is in force");
-    until("the second is under way, too", || {
+    until("the second is in progress, too", || {
         (show(&tree, &second)["status"] == "processing").then_some(())
     });
     let third = add(&tree, &["--", "true"]);
@@ -88,38 +88,38 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     assert_eq!(
         terms(&show(&tree, &first)),
         terms(&first),
-        "it is as it was added"
+        "it keeps its settings"
     );
     assert_eq!(show(&tree, &third)["why"], "group default is full: 2 of 2");
-    std::fs::write(tree.data.join("go"), "").expect("it can be written");
-    until("of those that are over, one is kept", || {
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
+    until("one finished task is kept", || {
         let all = tree.well(&["task", "list", "--json"]);
-        let all: Value = serde_json::from_str(&all).expect("it is JSON");
+        let all: Value = serde_json::from_str(&all).expect("valid JSON");
         let left = all["tasks"].as_array().map(Vec::len);
         (left == Some(2) && over(&tree) == 1).then_some(())
     });
     assert_eq!(show(&tree, &own)["why"], "it is paused");
 
-    // What cannot be changes nothing.
+    // An invalid configuration changes nothing.
     write("[tasks]\nkeep_max = 0\n");
-    let daemon = tree.daemon.as_ref().expect("it runs");
+    let daemon = tree.daemon.as_ref().expect("a server");
     daemon.signal(Signal::HUP);
     daemon.until_logged("failed to reload, the old settings stay in force");
     let fourth = add(&tree, &["--paused", "--", "true"]);
     assert_eq!(terms(&fourth), terms(&third));
 
-    // Each decision is the same again by the rules of its time.
-    tree.daemon.take().expect("it runs").kill();
+    // Each decision is the same again with the rules of its time.
+    tree.daemon.take().expect("it is running").kill();
     let verified = sexton()
         .args(["replay", "--verify"])
         .arg(&tree.data)
         .output();
-    let verified = verified.expect("it runs");
+    let verified = verified.expect("the command runs");
     assert!(verified.status.success(), "{verified:?}");
     tree.daemon = Some(Daemon::serve(&["--data", text(&tree.data)]));
 }
 
-/// Ten variables are the coordinator's own: with too many beside them, each launch would fail.
+/// Ten variables are the coordinator's own: with too many others, each launch would fail.
 #[test]
 fn a_command_without_room_for_the_variables_of_a_burst_is_refused() {
     let tree = Tree::start();

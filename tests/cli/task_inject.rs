@@ -1,9 +1,9 @@
-//! `sexton task add --inject`: each point, and what becomes of the task. Rows are those of the text "Wip system failures and
+//! `sexton task add --inject`: each point, and its effect on the task. Rows are those of the text "Wip system failures and
 //! automatic recovery".
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::patience::until;
@@ -11,12 +11,12 @@ use crate::task::{add, assert_no_thread_is_taken, came_to, over, show};
 use crate::tree::Tree;
 use serde_json::Value;
 
-/// A coordinator that makes faults.
+/// A coordinator that allows fault injection.
 fn faulty() -> Tree {
     Tree::configured("[tasks]\nallow_fault_injection = true\n")
 }
 
-/// What a task came to that a fault is made of: with `--retry` and without.
+/// The result of a task with a fault: with `--retry` and without.
 fn came(tree: &Tree, flags: &[&str], script: &str) -> [Value; 2] {
     [&[] as &[&str], &["--retry"]]
         .map(|more| over(tree, add(tree, &[flags, more].concat(), script)))
@@ -32,7 +32,7 @@ fn first(task: &Value) -> (&str, Option<u64>, Option<u64>) {
     )
 }
 
-/// Rows 1, 2 and 4: nothing was launched, so it is launched again, whatever the task says of failures.
+/// Rows 1, 2 and 4: nothing was launched, so it is launched again, whatever the task's policy is.
 #[test]
 fn a_launch_that_fails_is_tried_again() {
     let tree = faulty();
@@ -49,18 +49,20 @@ fn a_launch_that_fails_is_tried_again() {
             );
             assert_eq!(task["attempts"], 2, "{point}: {task}");
             assert_eq!(first(&task).0, "not-launched", "{point}: {task}");
-            let failure = task["past"][0]["failure"].as_str().expect("it says why");
+            let failure = task["past"][0]["failure"]
+                .as_str()
+                .expect("the refusal has a detail");
             assert!(failure.starts_with(step), "{point}: {failure}");
         }
     }
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 1 and 14: the keeper dies before it launches, or when it has said how it ended. Neither is seen.
+/// Rows 1 and 14: the keeper is killed before it launches, or when it has reported the exit. Neither has a visible effect.
 #[test]
 fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
     let tree = faulty();
-    // There is one to be killed.
+    // There is a keeper to kill.
     over(&tree, add(&tree, &[], "true"));
     for point in ["before-parent:kill", "after-parent"] {
         for task in came(&tree, &["--inject", point], "exit 0") {
@@ -75,7 +77,7 @@ fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 2, 4 and 6: it dies before it saved, in each way that there is.
+/// Rows 2, 4 and 6: it dies before it saved, in every possible way.
 #[test]
 fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
     let tree = Tree::start();
@@ -107,7 +109,7 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
             assert_eq!(retries["attempts"], 2, "{inject}: {retries}");
         }
     }
-    // A status of its own is its own word; and none is none.
+    // An exit status of its own is the command's result; and status 0 is none.
     let [fails, again] = came(&tree, &["--inject", "within-child:exit"], "true");
     assert_eq!(
         (came_to(&fails).0, came_to(&again).0),
@@ -121,7 +123,7 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 7: what was saved is gone on from.
+/// Row 7: it continues from what was saved.
 #[test]
 fn what_dies_after_it_saved_goes_on_from_that() {
     let tree = Tree::start();
@@ -141,7 +143,7 @@ if [ "$SEXTON_TASK_ATTEMPT" = 1 ]; then exec "$0" task save half; fi
             assert_eq!(task["past"][0]["saved"], true);
         }
     }
-    // Once it is said how the burst ended, no death unsays it.
+    // Once the result of the burst was reported, no death changes it.
     for task in came(&tree, &["--inject", "after-child:segv"], "true") {
         assert_eq!(
             (came_to(&task).0, &task["attempts"]),
@@ -175,11 +177,11 @@ fn what_never_ends_is_stopped_and_fails_in_any_case() {
         }
     }
     let lives = tree.all().into_iter().filter(|it| it["status"] != "exited");
-    assert_eq!(lives.count(), 0, "nothing of them lives");
+    assert_eq!(lives.count(), 0, "none of them is alive");
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 9: it ends with 0, and nobody has said how the burst did.
+/// Row 9: it exits with 0, without a report of the result.
 #[test]
 fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();
@@ -195,7 +197,7 @@ fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 10: what cleans up is spoiled, and the task has ended all the same.
+/// Row 10: the cleanup fails, and the task has ended all the same.
 #[test]
 fn a_cleanup_that_fails_changes_nothing_of_the_task() {
     let tree = faulty();
@@ -216,9 +218,9 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
                 continue;
             }
             let id = task["id"].as_u64().expect("a number");
-            until("what cleans up has ended", || {
+            until("the cleanup has ended", || {
                 let told = tree.well(&["task", "transcript", &id.to_string(), "--json"]);
-                let told: Value = serde_json::from_str(&told).expect("it is JSON");
+                let told: Value = serde_json::from_str(&told).expect("valid JSON");
                 let phases = told["stories"][0]["phases"].as_array()?.iter();
                 phases
                     .into_iter()
@@ -241,7 +243,7 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 11 and 12: an actor panics on the way to the release of thread and lock, or the exit is not reported. It is told again.
+/// Rows 11 and 12: an actor panics before the release of thread and lock, or the exit is not reported. The report is repeated.
 #[test]
 fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
     let tree = faulty();
@@ -271,11 +273,11 @@ fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
         assert_no_thread_is_taken(&tree);
     }
     let status = tree.well(&["status", "--json"]);
-    let status: Value = serde_json::from_str(&status).expect("it is JSON");
+    let status: Value = serde_json::from_str(&status).expect("valid JSON");
     for (actor, restarts, rebuilds) in [("dispatch", 4, 4), ("lock", 4, 0)] {
         let actors = status["actors"].as_array().expect("actors").iter();
         let mut those = actors.filter(|it| it["name"] == actor);
-        let record = those.next().expect("it is there");
+        let record = those.next().expect("it exists");
         let counted = (record["restarts"].as_u64(), record["rebuilds"].as_u64());
         assert_eq!(
             counted,
@@ -295,13 +297,13 @@ fn a_coordinator_makes_no_faults_unless_it_is_allowed_to() {
         "{refused:?}"
     );
     let listed = tree.well(&["task", "list", "--json"]);
-    let listed: Value = serde_json::from_str(&listed).expect("it is JSON");
+    let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
     assert_eq!(
         listed["tasks"].as_array().map(Vec::len),
         Some(0),
         "nothing was added"
     );
-    // Its variable alone does nothing.
+    // The variable alone has no effect.
     let variable = "SEXTON_TASK_INJECT=before-child";
     let task = over(&tree, add(&tree, &["--env", variable], "true"));
     assert_eq!(

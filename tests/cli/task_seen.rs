@@ -1,4 +1,4 @@
-//! What is seen of a task from outside: what it holds while it runs, among what is busiest, and its story.
+//! How a task is visible from outside: what it holds while it runs, its row among the busiest, and its history.
 
 use crate::patience::until;
 use crate::task::{add, assert_no_thread_is_taken, over, show};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-/// A task that launches a process of its own, and runs until the file `go` is there; its number, with the id of that process.
+/// A task that launches a process of its own, and runs until the file `go` exists; returns its number and the id of that process.
 fn begin(tree: &Tree) -> (u64, String) {
     let script = r#"
 "$0" task save half
@@ -24,7 +24,7 @@ exit 3
 }
 
 fn let_go(tree: &Tree, id: u64) -> Value {
-    std::fs::write(tree.data.join("go"), "").expect("it can be written");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(tree, id)
 }
 
@@ -34,9 +34,9 @@ fn a_task_that_runs_shows_its_locks_its_thread_and_its_processes() {
     let (id, child) = begin(&tree);
     let task = show(&tree, id);
     let token = &task["attempt"]["token"];
-    let process = task["attempt"]["process"].as_str().expect("it has one");
+    let process = task["attempt"]["process"].as_str().expect("a string");
 
-    // As the actor of locks has them.
+    // As in the list of locks.
     let locks = tree.get("/v1/locks");
     let locks = locks["locks"].as_array().expect("a list");
     let mut keys: Vec<&str> = locks.iter().filter_map(|it| it["key"].as_str()).collect();
@@ -103,11 +103,11 @@ fn a_task_that_runs_is_among_what_is_busiest() {
     assert!(!frame.contains("letters"), "{frame}");
 }
 
-/// Reads events of a command until there are as many; each as its kind and its task.
+/// Reads events of a command until there are this many; each as its kind and its task.
 fn read(lines: &mut impl Iterator<Item = std::io::Result<String>>, count: usize) -> Vec<Value> {
     let lines = lines.take(count);
-    let told = lines.map(|line| serde_json::from_str(&line.expect("it is text")));
-    told.map(|it| it.expect("it is JSON")).collect()
+    let told = lines.map(|line| serde_json::from_str(&line.expect("UTF-8")));
+    told.map(|it| it.expect("valid JSON")).collect()
 }
 
 fn kinds(told: &[Value]) -> Vec<&str> {
@@ -118,19 +118,19 @@ fn kinds(told: &[Value]) -> Vec<&str> {
 #[test]
 fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
     let mut tree = Tree::start();
-    // Two tasks at a time: only one is followed.
+    // Two tasks at the same time: only one is followed.
     let watch = |words: &[&str]| {
         let words = [&["events", "--json"], words].concat();
         let mut child = tree
             .command(&words)
             .stdout(Stdio::piped())
             .spawn()
-            .expect("it starts");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+            .expect("the command starts");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
         (child, out.lines())
     };
     let (mut all, mut lines) = watch(&["--actor", "dispatch", "--after", "999999999999"]);
-    // It is told that this is yet to come, and so it listens.
+    // It reports that the position does not exist yet, which shows that it has subscribed.
     read(&mut lines, 1);
     let other = add(&tree, &["--paused"], "exit 0");
     let (id, _) = begin(&tree);
@@ -161,12 +161,12 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
         "{failed}"
     );
     for child in [&mut all, &mut its] {
-        child.kill().expect("it runs");
-        child.wait().expect("it is our child");
+        child.kill().expect("a live process");
+        child.wait().expect("our child");
     }
 
-    tree.daemon.take().expect("one runs").kill();
-    let data = tree.data.to_str().expect("it is text").to_owned();
+    tree.daemon.take().expect("a server").kill();
+    let data = tree.data.to_str().expect("UTF-8").to_owned();
     let replayed = tree.well(&["replay", &data, "--task", &id]);
     let words = replayed.lines().map(|line| line.split_whitespace().nth(3));
     let words: Vec<&str> = words.map(|it| it.expect("a kind")).collect();

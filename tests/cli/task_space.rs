@@ -1,12 +1,12 @@
-//! Tasks while the disk of their coordinator is low on space: none begins, each says why, and all go on when there is space.
+//! Tasks while the disk of their coordinator is low on space: none begins, each shows why, and all continue when there is space.
 
 use crate::patience::until;
 use crate::task::{add, assert_no_thread_is_taken, over, show};
 use crate::tree::Tree;
 
-/// Adds jobs until one is refused for want of space.
+/// Adds jobs until one is refused because of the full disk.
 pub(crate) fn fill(tree: &Tree) {
-    let daemon = tree.daemon.as_ref().expect("one runs");
+    let daemon = tree.daemon.as_ref().expect("a server");
     // A disk with room for the first two segments of the journal, and not for the third.
     daemon.limit_files(Some(3 << 20));
     let long = "x".repeat(60_000);
@@ -32,11 +32,11 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
     for id in [held, other] {
         tree.well(&["task", "resume", &id.to_string()]);
     }
-    // Neither has a thread or a place in its group, and each says what it waits for.
+    // Neither has a thread or a place in its group, and each shows what it waits for.
     for id in [held, other] {
         let task = show(&tree, id);
         assert_eq!(task["status"], "not-started", "{task}");
-        let why = task["why"].as_str().expect("it says why");
+        let why = task["why"].as_str().expect("the refusal has a detail");
         let words = "disk space is low: the journal has ";
         assert!(
             why.starts_with(words) && why.ends_with(" 2.0 MiB free"),
@@ -48,14 +48,14 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
     let group = tree.get("/v1/tasks/groups");
     let group = group.pointer("/groups").and_then(|it| it.as_array());
     let used = group.into_iter().flatten().filter(|it| it["used"] != 0);
-    assert_eq!(used.count(), 1, "only that of the task that runs");
+    assert_eq!(used.count(), 1, "only that of the running task");
     tree.assert_all_agrees();
-    // What runs goes on, and ends.
-    std::fs::write(&file, "").expect("it can be written");
+    // The running task continues, and ends.
+    std::fs::write(&file, "").expect("a writable file");
     assert_eq!(over(&tree, runs)["exit"], "completed");
     tree.assert_all_agrees();
 
-    let daemon = tree.daemon.as_ref().expect("one runs");
+    let daemon = tree.daemon.as_ref().expect("a server");
     daemon.limit_files(None);
     for id in [held, other] {
         assert_eq!(over(&tree, id)["exit"], "completed");

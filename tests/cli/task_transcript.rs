@@ -1,4 +1,4 @@
-//! `sexton task transcript`: the story of a task, attempt by attempt.
+//! `sexton task transcript`: the history of a task, attempt by attempt.
 
 use crate::patience::until;
 use crate::tree::Tree;
@@ -8,7 +8,7 @@ const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
 fn story(tree: &Tree, id: &str) -> Value {
     let printed = tree.well(&["task", "transcript", id, "--json"]);
-    serde_json::from_str(&printed).expect("it is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 /// The phases of an attempt, in their order.
@@ -39,7 +39,7 @@ echo bad >&2; exit 3
     .concat();
     let id = tree.well(&words);
     let id = id.trim_end();
-    let told = until("all of it is told", || {
+    let told = until("the transcript is complete", || {
         let told = story(&tree, id);
         let cleaned = |it: &Value| phases(it).contains(&"cleaned");
         let stories = told["stories"].as_array()?;
@@ -75,13 +75,13 @@ echo bad >&2; exit 3
         (&0.into(), &4.into())
     );
     let dir = stories[2]["dir"].as_str().expect("a directory");
-    let printed = std::fs::read_to_string(format!("{dir}/stderr.log")).expect("it is there");
+    let printed = std::fs::read_to_string(format!("{dir}/stderr.log")).expect("the file exists");
     assert_eq!(printed, "bad\n");
 
     assert_pages(&tree, id);
 }
 
-/// What people read of it.
+/// The text for people.
 fn assert_pages(tree: &Tree, id: &str) {
     let page = tree.well(&["task", "transcript", id]);
     for line in [
@@ -115,7 +115,9 @@ fn what_has_not_come_so_far_is_left_out_and_what_is_not_there_is_refused() {
         (told["stories"][0]["outcome"] == "reset").then_some(told)
     });
     assert_eq!(told["stories"][0]["cause"], "not-launched", "{told}");
-    let failure = told["stories"][0]["failure"].as_str().expect("it says why");
+    let failure = told["stories"][0]["failure"]
+        .as_str()
+        .expect("the refusal has a detail");
     assert!(failure.starts_with("exec: "), "{failure}");
     assert!(!phases(&told["stories"][0]).contains(&"started"), "{told}");
     assert_eq!(tree.run(&["task", "transcript", "7777777"]).status, 1);

@@ -7,9 +7,9 @@ use std::fs::File;
 /// Opens a terminal: our end, and the end for a process.
 pub(crate) fn pair() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
-    let ours = ours.expect("there are terminals");
-    grantpt(&ours).expect("it is ours");
-    unlockpt(&ours).expect("it is ours");
+    let ours = ours.expect("a terminal");
+    grantpt(&ours).expect("the terminal belongs to this process");
+    unlockpt(&ours).expect("the terminal belongs to this process");
     let name = ptsname(&ours, Vec::new()).expect("it has a name");
     // It must not become the terminal of this test.
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;

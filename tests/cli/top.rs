@@ -1,4 +1,4 @@
-//! `sexton top` with the real program, a real coordinator, and a terminal of its own.
+//! `sexton top` with the real program, a real coordinator, and a pseudoterminal.
 
 use crate::beanstalk::Client;
 use crate::daemon::{Daemon, Gathered, ended, sexton};
@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// `sexton top` on this directory, asking ten times a second.
+/// `sexton top` on this directory, with ten samples a second.
 fn top(data: &Path) -> Command {
     let mut command = sexton();
     for name in ["LC_ALL", "LC_CTYPE"] {
@@ -24,16 +24,16 @@ fn top(data: &Path) -> Command {
 }
 
 fn serve(data: &Path) -> Daemon {
-    Daemon::serve(&["--data", data.to_str().expect("it is text")])
+    Daemon::serve(&["--data", data.to_str().expect("UTF-8")])
 }
 
 fn output(mut command: Command) -> Output {
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 #[test]
 fn where_nobody_looks_one_frame_is_printed() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     let [page, _] = ended(output(top(directory.path())), 0);
     let pid = coordinator.pid().as_raw_nonzero().to_string();
@@ -41,7 +41,7 @@ fn where_nobody_looks_one_frame_is_printed() {
     let first = format!("serving  sexton {version}, process {pid}, up 0 s, fsync always");
     let begin = page.lines().next().unwrap_or("");
     // It may have been up for longer on a busy machine.
-    let (before, _) = first.split_once("up").expect("it says so");
+    let (before, _) = first.split_once("up").expect("the message has this part");
     assert!(begin.starts_with(before), "{page}");
     for words in [
         "lockserver/s",
@@ -56,10 +56,7 @@ fn where_nobody_looks_one_frame_is_printed() {
         assert!(page.contains(words), "no {words:?} in:\n{page}");
     }
     assert!(!page.contains('\u{1b}'), "it is plain: {page:?}");
-    assert!(
-        !page.contains("quit"),
-        "there is nobody to press a key: {page}"
-    );
+    assert!(!page.contains("quit"), "no keys without a terminal: {page}");
     assert!(
         page.lines()
             .all(|line| line == line.trim_end() && line.chars().count() <= 80)
@@ -68,21 +65,21 @@ fn where_nobody_looks_one_frame_is_printed() {
     let mut once = top(directory.path());
     once.args(["--once", "--json"]);
     let [line, _] = ended(output(once), 0);
-    let line: Value = serde_json::from_str(&line).expect("it is JSON");
+    let line: Value = serde_json::from_str(&line).expect("valid JSON");
     assert_eq!(line["status"]["pid"].to_string(), pid);
     assert!(
         line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
         "{line}"
     );
-    // Its own question is a request.
+    // Its own query is a request.
     let asked = line["per_second"]["http_requests"].as_f64();
     assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
 }
 
 #[test]
 fn jobs_and_the_beanstalkd_door_are_shown() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
-    let data = directory.path().to_str().expect("it is text");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data = directory.path().to_str().expect("UTF-8");
     let door = ["--beanstalk", "127.0.0.1:0", "--beanstalk-connections", "2"];
     let coordinator = Daemon::serve(&[&["--data", data], &door[..]].concat());
     let connect = || Client::connect(coordinator.beanstalk()).expect("it listens");
@@ -102,13 +99,13 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
     ] {
         assert_eq!(waiting.ask(command).expect("an answer").line, reply);
     }
-    waiting.send(b"reserve\r\n").expect("it is read");
-    // All places are taken.
+    waiting.send(b"reserve\r\n").expect("the receiver exists");
+    // All connections are in use.
     assert!(connect().receive().is_err());
-    let line = until("a status of one that waits", || {
+    let line = until("a status with a waiting client", || {
         let mut once = top(directory.path());
         once.args(["--once", "--json"]);
-        let line: Value = serde_json::from_slice(&output(once).stdout).expect("it is JSON");
+        let line: Value = serde_json::from_slice(&output(once).stdout).expect("valid JSON");
         (line["status"]["queues"]["waiting"] == 1).then_some(line)
     });
     assert_eq!(line["per_second"]["jobs_added"], 0.0);
@@ -147,14 +144,14 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
     }
 }
 
-/// The words of a page, a blank between any two.
+/// The words of a page, separated by single spaces.
 fn words_of(page: &str) -> String {
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn without_a_coordinator_one_frame_is_an_error_that_helps() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     for flags in [&["--once"][..], &["--once", "--json"]] {
         let mut command = top(directory.path());
         command.args(flags);
@@ -174,7 +171,7 @@ fn without_a_coordinator_one_frame_is_an_error_that_helps() {
 
 #[test]
 fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     let before = coordinator.pid().as_raw_nonzero().to_string();
     let mut command = top(directory.path());
@@ -182,10 +179,10 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
         .arg("--json")
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it starts");
-    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+        .expect("the command starts");
+    let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
     let mut line_with = |wanted: &dyn Fn(&Value) -> bool| loop {
-        let line = lines.next().expect("it goes on").expect("it is text");
+        let line = lines.next().expect("another item follows").expect("UTF-8");
         let line: Value = serde_json::from_str(&line).expect("each line is JSON");
         if wanted(&line) {
             return line;
@@ -212,8 +209,8 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
         "no rate across two processes: {line}"
     );
     line_with(&|line| line["per_second"].is_object());
-    watching.kill().expect("it runs");
-    watching.wait().expect("it is our child");
+    watching.kill().expect("a live process");
+    watching.wait().expect("our child");
 }
 
 /// `sexton top` on a terminal of 80 by 24.
@@ -221,7 +218,7 @@ struct Terminal {
     ours: File,
     theirs: File,
     process: Child,
-    /// The modes it had at first.
+    /// The modes that it had at first.
     before: String,
     seen: Gathered,
 }
@@ -237,11 +234,11 @@ impl Terminal {
         };
         tcsetwinsize(&theirs, size).expect("it has a size");
         let before = modes(&theirs);
-        let end = || Stdio::from(theirs.try_clone().expect("there are descriptors"));
+        let end = || Stdio::from(theirs.try_clone().expect("descriptors are left"));
         command.env("TERM", "xterm-256color");
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
-        let process = process.expect("it starts");
-        let seen = Gathered::from(ours.try_clone().expect("there are descriptors"));
+        let process = process.expect("the command runs");
+        let seen = Gathered::from(ours.try_clone().expect("descriptors are left"));
         Self {
             ours,
             theirs,
@@ -251,7 +248,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until this stands on the screen.
+    /// Waits until this text is on the screen.
     fn until_shown(&self, words: &str) {
         until(&format!("{words:?} on the screen"), || {
             let lines = picture(&self.seen.so_far());
@@ -260,13 +257,13 @@ impl Terminal {
     }
 
     fn press(&mut self, keys: &str) {
-        self.ours.write_all(keys.as_bytes()).expect("it is read");
+        self.ours.write_all(keys.as_bytes()).expect("connected");
     }
 
-    /// Waits for the end, which must be a good one, and for the ordinary screen.
+    /// Waits for the end, which must be clean, and for the ordinary screen.
     fn ends(&mut self) {
         let status = until("the end of top", || {
-            self.process.try_wait().expect("it is our child")
+            self.process.try_wait().expect("our child")
         });
         assert!(status.success(), "{status}: {}", self.seen.so_far());
         until("the ordinary screen", || {
@@ -278,7 +275,7 @@ impl Terminal {
     }
 }
 
-/// The modes that a program can leave behind it.
+/// The modes that a program may leave set.
 fn modes(terminal: &File) -> String {
     let modes = tcgetattr(terminal).expect("it is a terminal");
     format!(
@@ -287,7 +284,7 @@ fn modes(terminal: &File) -> String {
     )
 }
 
-/// What a terminal of 80 by 24 shows after these bytes, as far as this program goes: letters, places, clearing.
+/// The screen of a terminal of 80 by 24 after these bytes, for the sequences that this program uses: letters, positions, clearing.
 fn picture(seen: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; 80]; 24];
     let (mut row, mut column) = (0, 0);
@@ -324,7 +321,7 @@ fn picture(seen: &str) -> Vec<String> {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }
@@ -332,7 +329,7 @@ impl Drop for Terminal {
 
 #[test]
 fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     for end in ["q", "\u{3}", "\u{1b}", "SIGTERM"] {
         let mut command = top(directory.path());
@@ -345,14 +342,14 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
             "it reads single keys"
         );
         if end == "SIGTERM" {
-            kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
+            kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("a live process");
         } else {
             terminal.press(end);
         }
         terminal.ends();
         assert_eq!(modes(&terminal.theirs), terminal.before, "after {end:?}");
     }
-    // As soon as the terminal is taken, a signal must find somebody who gives it back.
+    // From the moment the terminal is changed, a signal must restore it.
     for _ in 0..8 {
         let mut terminal = Terminal::open(top(directory.path()));
         until("the other screen", || {
@@ -362,7 +359,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
                 .contains("\u{1b}[?1049h")
                 .then_some(())
         });
-        kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
+        kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("a live process");
         terminal.ends();
         assert_eq!(modes(&terminal.theirs), terminal.before);
     }
@@ -371,7 +368,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
 
 #[test]
 fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     let mut terminal = Terminal::open(top(directory.path()));
     terminal.until_shown("serving");

@@ -1,8 +1,8 @@
-//! A coordinator with processes, none of which outlasts the test.
+//! A coordinator with processes, all of which end with the test.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, Coordinator, done};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A coordinator whose children and keeper do not outlast the test.
+/// A coordinator whose children and keeper end with the test.
 pub(crate) struct Tree {
     pub(crate) daemon: Option<Daemon>,
     pub(crate) data: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// One whose processes have no control groups, since none can be seen; `None` where nobody may make namespaces.
+    /// A coordinator without control groups, because none are visible; `None` where this user may not create namespaces.
     pub(crate) fn without_groups() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             left_out("processes without control groups: only root takes those away");
@@ -44,12 +44,12 @@ impl Tree {
         })
     }
 
-    /// One whose coordinator somebody else starts, with this in its configuration file.
+    /// A coordinator that another program starts, with this in its configuration file.
     pub(crate) fn started_by(starter: Command, config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let file = files.path().join("sexton.toml");
-        std::fs::write(&file, config).expect("it can be written");
+        std::fs::write(&file, config).expect("a writable file");
         let flags = ["--data", text(&data), "--config", text(&file)];
         Self {
             daemon: Some(Daemon::start(serve_by(starter, &flags))),
@@ -58,13 +58,14 @@ impl Tree {
         }
     }
 
-    /// One whose coordinator is of this user. Only root may ask for another than its own.
+    /// A coordinator that runs as this user. Only root may choose another user.
     pub(crate) fn of_user(user: u32) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let mut command = serve(&["--data", text(&data)]);
         if rustix::process::geteuid().as_raw() != user {
-            std::os::unix::fs::chown(files.path(), Some(user), Some(user)).expect("root may");
+            std::os::unix::fs::chown(files.path(), Some(user), Some(user))
+                .expect("root may do this");
             command.uid(user).gid(user);
         }
         Self {
@@ -78,7 +79,7 @@ impl Tree {
         Self::configured("")
     }
 
-    /// One with this in its configuration file.
+    /// A coordinator with this in its configuration file.
     pub(crate) fn configured(config: &str) -> Self {
         let Coordinator {
             daemon,
@@ -93,7 +94,7 @@ impl Tree {
         }
     }
 
-    /// One whose coordinator somebody else starts, on its directory; and the folder that this is in.
+    /// A coordinator that another program starts, on its directory; returns it and the parent directory.
     pub(crate) fn to_come() -> (Self, PathBuf) {
         let files = tempfile::tempdir().expect("a temporary directory");
         let folder = files.path().to_owned();
@@ -113,7 +114,7 @@ impl Tree {
     }
 
     pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
-        done(self.command(words).output().expect("it runs"))
+        done(self.command(words).output().expect("the command runs"))
     }
 
     pub(crate) fn well(&self, words: &[&str]) -> String {
@@ -122,13 +123,13 @@ impl Tree {
         done.out
     }
 
-    /// An audit finds nothing: what the actors hold agrees, with each other and with the machine.
+    /// An audit finds nothing: the states of the actors agree, with each other and with the machine.
     pub(crate) fn assert_all_agrees(&self) {
         let audit = self.run(&["audit"]);
         assert_eq!(audit.status, 0, "{audit:?}");
     }
 
-    /// Launches a shell script in the background; its id.
+    /// Launches a shell script in the background; returns its id.
     pub(crate) fn detach(&self, script: &str) -> String {
         let id = self.well(&["run", "--detach", "--", "sh", "-c", script]);
         id.trim_end().to_owned()
@@ -136,26 +137,26 @@ impl Tree {
 
     pub(crate) fn record(&self, id: &str) -> Value {
         let printed = self.well(&["ps", id, "--json"]);
-        serde_json::from_str(&printed).expect("it is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 
     pub(crate) fn all(&self) -> Vec<Value> {
         let printed = self.well(&["ps", "--all", "--json"]);
-        let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+        let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
         let Value::Array(records) = said["processes"].take() else {
             panic!("no list: {said}");
         };
         records
     }
 
-    /// What a path over HTTP answers.
+    /// The answer for a path over HTTP.
     pub(crate) fn get(&self, path: &str) -> Value {
         self.exchange(&format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ))
     }
 
-    /// What it answers to this body.
+    /// The answer to this body.
     pub(crate) fn post(&self, path: &str, body: &str) -> Value {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         let length = body.len();
@@ -164,11 +165,11 @@ impl Tree {
 
     fn exchange(&self, request: &str) -> Value {
         let mut stream = UnixStream::connect(self.data.join("sexton.sock")).expect("it listens");
-        stream.write_all(request.as_bytes()).expect("it is read");
+        stream.write_all(request.as_bytes()).expect("connected");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-        serde_json::from_str(body).expect("it is JSON")
+        serde_json::from_str(body).expect("valid JSON")
     }
 
     /// The PID of its keeper.
@@ -179,24 +180,24 @@ impl Tree {
 
     pub(crate) fn kill_keeper(&self) {
         let keeper = self.keeper().expect("a keeper runs");
-        kill_process(keeper, Signal::KILL).expect("it is there");
+        kill_process(keeper, Signal::KILL).expect("a live process");
     }
 
-    /// Starts a coordinator on the directory, where none runs.
+    /// Starts a coordinator on the directory, where none is running.
     pub(crate) fn serve(&mut self) {
         self.daemon = Some(Daemon::serve(&["--data", text(&self.data)]));
     }
 
     /// Kills the coordinator, and starts another on the same directory.
     pub(crate) fn again(&mut self, between: impl FnOnce()) {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server").kill();
         between();
         self.serve();
     }
 }
 
 impl Tree {
-    /// Kills what its coordinator has launched and knows to live.
+    /// Kills the live processes that its coordinator has launched.
     pub(crate) fn end_processes(&self) {
         let listed = self.command(&["ps", "--json"]).output();
         let said = listed

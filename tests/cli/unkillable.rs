@@ -1,5 +1,5 @@
-//! A tree that SIGKILL does not end: nobody else has its lock before it is gone, `status` names it, and `--force` takes the lock
-//! from it all the same.
+//! A process tree that survives SIGKILL: no other client has its lock until it has ended, `status` names it, and `--force` takes the
+//! lock away all the same.
 
 use crate::patience::until;
 use crate::tree::Tree;
@@ -9,34 +9,34 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-/// Control groups of version 1 that stand still, also for SIGKILL. Those of version 2 do not.
+/// Frozen control groups of version 1 survive SIGKILL. Those of version 2 do not.
 const FREEZERS: &str = "/sys/fs/cgroup/freezer";
 
-/// A group of which nothing can be killed.
+/// A group whose processes cannot be killed.
 struct Frozen(PathBuf);
 
 impl Frozen {
-    /// `None` for a user that may not make one, and where there are none of these groups.
+    /// `None` for a user that may not create one, and where there are no such groups.
     fn make() -> Option<Self> {
         let is_root = rustix::process::geteuid().is_root();
         if !is_root || !Path::new(FREEZERS).join("cgroup.procs").exists() {
             return None;
         }
         let path = Path::new(FREEZERS).join(format!("sexton-test-{}", std::process::id()));
-        fs::create_dir(&path).expect("root makes groups");
+        fs::create_dir(&path).expect("root may create groups");
         Some(Self(path))
     }
 
     fn freeze(&self, pid: Pid) {
         let pid = pid.as_raw_nonzero().to_string();
-        fs::write(self.0.join("cgroup.procs"), pid).expect("root moves processes");
+        fs::write(self.0.join("cgroup.procs"), pid).expect("root may move processes");
         self.set("FROZEN");
     }
 
     fn set(&self, state: &str) {
-        fs::write(self.state(), state).expect("root freezes groups");
-        until("the group has come to it", || {
-            let now = fs::read_to_string(self.state()).expect("it reads");
+        fs::write(self.state(), state).expect("root may freeze groups");
+        until("the group is frozen", || {
+            let now = fs::read_to_string(self.state()).expect("the file is readable");
             (now.trim() == state).then_some(())
         });
     }
@@ -48,7 +48,7 @@ impl Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        // Also where the test failed.
+        // Also if the test failed.
         drop(fs::write(self.state(), "THAWED"));
         for _ in 0..1000 {
             if fs::remove_dir(&self.0).is_ok() {
@@ -71,7 +71,7 @@ impl Drop for Killed {
 
 fn holder(tree: &Tree) -> Option<Value> {
     let printed = tree.well(&["lock", "list", "k", "--json"]);
-    let said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let said: Value = serde_json::from_str(&printed).expect("valid JSON");
     let locks = said.pointer("/locks").and_then(Value::as_array);
     let holds = |it: &&Value| it.pointer("/place") == Some(&1.into());
     locks.expect("a list").iter().find(holds).cloned()
@@ -92,45 +92,45 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     run.args(["echo $$ > $0.new; mv $0.new $0; exec sleep 1000000"])
         .arg(&pid_file);
     run.stdout(Stdio::null()).stderr(Stdio::null());
-    let run = Killed(run.spawn().expect("it runs"));
+    let run = Killed(run.spawn().expect("the command starts"));
     let pid = until("it runs", || fs::read_to_string(&pid_file).ok());
     let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID");
-    // Its lock has a time by now, after which it is killed.
-    until("its lock has a time", || {
+    // Its lock now has a TTL, after which it is killed.
+    until("its lock has a TTL", || {
         holder(&tree)?.pointer("/remaining_ms")?.as_u64()
     });
     frozen.freeze(pid);
     let of_run = Pid::from_child(&run.0);
-    kill_process(of_run, Signal::STOP).expect("it is ours");
+    kill_process(of_run, Signal::STOP).expect("a permitted signal");
     until("its tree is being stopped", || {
         is(holder(&tree).as_ref(), "/fencing", &true.into())
     });
     let mut waits = tree.command(&["lock", "run", "k", "--", "touch"]);
     waits.arg(&next).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut waits = Killed(waits.spawn().expect("it runs"));
-    let status = until("it does not end, and that is said", || {
+    let mut waits = Killed(waits.spawn().expect("the command starts"));
+    let status = until("it does not end, and is reported", || {
         let status = tree.well(&["status"]);
         status.contains("SIGKILL does not end").then_some(status)
     });
     let named = status.lines().find(|line| line.contains("SIGKILL"));
     let number = pid.as_raw_nonzero().to_string();
     assert!(named.is_some_and(|line| line.contains(&number)), "{status}");
-    // Signals have come, and it lives: so nobody else has the lock.
+    // It was signalled, and is still alive: so no other client has the lock.
     assert!(Path::new("/proc").join(&number).exists() && !next.exists());
     let said = tree.run(&["lock", "run", "--no-wait", "k", "--", "true"]);
     assert_eq!(said.status, 1, "{said:?}");
     tree.well(&["lock", "release", "k", "--force"]);
-    assert_eq!(waits.0.wait().expect("it is ours").code(), Some(0));
+    assert_eq!(waits.0.wait().expect("our child").code(), Some(0));
     assert!(next.exists(), "the next had the lock");
     assert!(
         Path::new("/proc").join(&number).exists(),
-        "that is what force is for"
+        "this is the purpose of --force"
     );
     frozen.set("THAWED");
     until("it ends by the signal that it was sent", || {
         (!Path::new("/proc").join(&number).exists()).then_some(())
     });
-    until("nothing is said of it any more", || {
+    until("it is no longer reported", || {
         (!tree.well(&["status"]).contains("SIGKILL")).then_some(())
     });
 }

@@ -1,4 +1,4 @@
-//! An upgrade of the program while processes run: the keeper becomes the new program, and loses none of its children.
+//! An upgrade of the program while processes run: the keeper executes the new program, and loses none of its children.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, PROGRAM, serve, sexton, text};
@@ -23,10 +23,10 @@ impl Site {
         Self { files, data }
     }
 
-    /// Another file that is the program, under this name; one that was there before is replaced, not written to.
+    /// Another copy of the program, under this name; an existing one is replaced, not written to.
     fn install(&self, name: &str) -> PathBuf {
         let (new, path) = (self.files.path().join("new"), self.files.path().join(name));
-        // A copy of our own would be open in what other tests start meanwhile, and could not be executed.
+        // A copy made by this process would be open in programs that other tests start meanwhile, and could not be executed.
         let copied = Command::new("cp").arg(PROGRAM).arg(&new).status();
         assert!(copied.is_ok_and(|it| it.success()), "it can be copied");
         std::fs::rename(new, &path).expect("it can be renamed");
@@ -49,19 +49,19 @@ impl Site {
     fn ask(&self, words: &[&str]) -> String {
         let mut command = sexton();
         command.env("SEXTON_DATA", &self.data).args(words);
-        let done = done(command.output().expect("it runs"));
+        let done = done(command.output().expect("the command runs"));
         assert_eq!(done.status, 0, "{done:?}");
         done.out
     }
 
-    /// Launches a script; its id.
+    /// Launches a script; returns its id.
     fn launch(&self, script: &str) -> String {
         let id = self.ask(&["run", "--detach", "--", "sh", "-c", script]);
         id.trim_end().to_owned()
     }
 
     fn record(&self, id: &str) -> Value {
-        serde_json::from_str(&self.ask(&["ps", id, "--json"])).expect("it is JSON")
+        serde_json::from_str(&self.ask(&["ps", id, "--json"])).expect("valid JSON")
     }
 
     fn keeper(&self) -> Option<Pid> {
@@ -72,7 +72,7 @@ impl Site {
     /// Waits until the keeper executes this file.
     fn until_executed(&self, program: &Path) {
         let file = |path: &Path| std::fs::metadata(path).map(|it| (it.dev(), it.ino()));
-        let wanted = file(program).expect("it is there");
+        let wanted = file(program).expect("it exists");
         until("the keeper executes the new program", || {
             let keeper = self.keeper()?.as_raw_nonzero();
             let executed = file(Path::new(&format!("/proc/{keeper}/exe")));
@@ -91,7 +91,7 @@ impl Drop for Site {
     }
 }
 
-/// What an upgrade did, as the log has it.
+/// The results of an upgrade, from the log.
 const ASKED: &str = "the keeper is asked to execute another program";
 
 #[test]
@@ -101,17 +101,17 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let before = site.serve(&program);
     let lives = site.launch("trap 'exit 7' TERM; while :; do sleep 1000 & wait $!; done");
     let keeper = site.keeper();
-    // As a package replaces it: the file that runs has no name any more.
+    // Replaced as by a package: the running file has no name any more.
     let program = site.install("sexton");
     before.kill();
     let after = site.serve(&program);
     site.until_executed(&program);
     assert_eq!(site.keeper(), keeper);
-    let keeper = keeper.expect("one runs").as_raw_nonzero();
-    let words = std::fs::read(format!("/proc/{keeper}/cmdline")).expect("it is there");
+    let keeper = keeper.expect("a keeper is running").as_raw_nonzero();
+    let words = std::fs::read(format!("/proc/{keeper}/cmdline")).expect("the file exists");
     assert!(words.starts_with(b"sexton\0keeper\0"), "{words:?}");
 
-    // It is the parent still: nobody else is told a code.
+    // It is still the parent: no other process gets the exit code.
     site.ask(&["kill", &lives, "--wait"]);
     assert_eq!(site.record(&lives)["code"], 7);
     let next = site.launch("exit 8");
@@ -122,7 +122,7 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let (_, log) = after.end();
     assert_eq!(log.matches(ASKED).count(), 1, "{log}");
 
-    // The same program finds nothing to do.
+    // A start with the same program changes nothing.
     let same = site.serve(&program);
     let next = site.launch("exit 9");
     until("the next has ended", || {

@@ -1,8 +1,8 @@
-//! `sexton work`: a command for each job, and no two beside each other for one job, whoever is killed.
+//! `sexton work`: a command for each job, and never two at the same time for one job, whatever is killed.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, done};
@@ -23,7 +23,7 @@ pub(crate) fn job(tree: &Tree, id: &str) -> Value {
     tree.get(&format!("/v1/queues/job?id={id}"))
 }
 
-/// Runs a shell script for each job, and says what came of it.
+/// Runs a shell script for each job, and returns the result.
 pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
     let all = [
         &["work"],
@@ -47,19 +47,19 @@ pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
     jobs.collect()
 }
 
-/// Begins to run a shell script for each job.
+/// Starts to run a shell script for each job.
 pub(crate) fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
     let all = [&["work"], words, &["--", "sh", "-c", script]].concat();
     let mut command = tree.command(&all);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
-    command.spawn().expect("it runs")
+    command.spawn().expect("the command starts")
 }
 
 pub(crate) fn pid(child: &Child) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("a PID")).expect("a PID")
+    Pid::from_raw(i32::try_from(child.id()).expect("a PID fits")).expect("a PID")
 }
 
-/// A script that runs until a file is there, and notes that it began and that it ended.
+/// A script that runs until a file exists, and notes that it began and that it ended.
 fn gated(tree: &Tree) -> (String, PathBuf, PathBuf) {
     let (gate, log) = (tree.data.join("gate"), tree.data.join("log"));
     let script = format!(
@@ -92,7 +92,7 @@ fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
         (&said["reached"], &said["backoffs"]),
         (&json!("none-ready"), &json!({}))
     );
-    let written = std::fs::read_to_string(&out).expect("it ran");
+    let written = std::fs::read_to_string(&out).expect("the command wrote the file");
     assert_eq!(written, format!("to: ann\n{id} mails mails 1\n"));
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
 
@@ -115,7 +115,7 @@ fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
     );
     tree.well(&["queue", "delete", &id]);
 
-    // Without a word, how it ended is the error.
+    // Without output, the way it ended is the error.
     let id = push(&tree, "mails", "x");
     work(&tree, &["mails"], "kill -9 $$");
     let error = job(&tree, &id)["error"].to_string();
@@ -145,9 +145,9 @@ fn a_job_is_done_when_all_that_its_command_started_has_ended() {
     let mut running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     assert_eq!(job(&tree, &id)["phase"], "claimed");
-    assert!(running.try_wait().expect("it is ours").is_none());
-    std::fs::write(&gate, "").expect("it can be written");
-    assert!(running.wait().expect("it is ours").success());
+    assert!(running.try_wait().expect("our child").is_none());
+    std::fs::write(&gate, "").expect("a writable file");
+    assert!(running.wait().expect("our child").success());
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
 }
 
@@ -165,7 +165,7 @@ fn a_run_ends_at_its_limits() {
     for _ in 0..2 {
         push(&tree, "mails", "d");
     }
-    // One is run whatever the time.
+    // One job is run even if no time is allowed.
     let (said, _) = work(&tree, &["mails", "--max-time", "0"], "sleep 0.1");
     assert_eq!(
         (jobs(&said).len(), &said["reached"]),
@@ -205,10 +205,10 @@ fn several_run_beside_each_other() {
     let (script, gate, log) = gated(&tree);
     let mut running = begin(&tree, &["mails", "--procs", "3"], &script);
     until_lines(&log, 3);
-    let noted = std::fs::read_to_string(&log).expect("it is there");
+    let noted = std::fs::read_to_string(&log).expect("the file exists");
     assert_eq!(noted, "begin\nbegin\nbegin\n");
-    std::fs::write(&gate, "").expect("it can be written");
-    assert!(running.wait().expect("it is ours").success());
+    std::fs::write(&gate, "").expect("a writable file");
+    assert!(running.wait().expect("our child").success());
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
 }
 
@@ -220,31 +220,26 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
     let id = push(&tree, "mails", "x");
     until_lines(&log, 1);
     let later = push(&tree, "mails", "y");
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
-    std::fs::write(&gate, "").expect("it can be written");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    std::fs::write(&gate, "").expect("a writable file");
+    let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.err.contains("stopped"), "{done:?}");
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
 
-    // One that has nothing to do ends at once.
+    // A run without jobs ends immediately.
     tree.well(&["queue", "delete", &later]);
     let idle = begin(&tree, &["mails", "--wait"], "true");
     until("it waits", || {
         let queue = tree.get("/v1/queues/queue?queue=mails");
         (queue["waiting"] == 1).then_some(())
     });
-    kill_process(pid(&idle), Signal::TERM).expect("it runs");
-    assert!(
-        idle.wait_with_output()
-            .expect("it is ours")
-            .status
-            .success()
-    );
+    kill_process(pid(&idle), Signal::TERM).expect("a live process");
+    assert!(idle.wait_with_output().expect("our child").status.success());
 }
 
-/// Whoever is killed, the job runs again when its command is gone, and not before.
+/// Whatever is killed, the job runs again when its command has ended, and not before.
 fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
     let mut tree = Tree::start();
     let id = push(&tree, "mails", "x");
@@ -255,16 +250,16 @@ fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
     if tree.daemon.is_none() {
         tree.serve();
     }
-    assert_eq!(job(&tree, &id)["phase"], "claimed", "its command lives");
+    assert_eq!(job(&tree, &id)["phase"], "claimed", "its command is alive");
     let early = tree.run(&["queue", "pop", "mails"]);
-    assert_eq!(early.status, 1, "nobody has it beside it: {early:?}");
-    std::fs::write(&gate, "").expect("it can be written");
-    let is_killed = running.wait().expect("it is ours").code().is_none();
+    assert_eq!(early.status, 1, "no other worker has it: {early:?}");
+    std::fs::write(&gate, "").expect("a writable file");
+    let is_killed = running.wait().expect("our child").code().is_none();
     if is_killed {
         until("it is ready again", || {
             (job(&tree, &id)["phase"] == "ready").then_some(())
         });
-        let noted = std::fs::read_to_string(&log).expect("it is there");
+        let noted = std::fs::read_to_string(&log).expect("the file exists");
         assert_eq!(noted, "begin\nend\n", "its command has ended");
         let (said, _) = work(&tree, &["mails"], "test $SEXTON_JOB_ATTEMPT = 2");
         assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
@@ -274,12 +269,12 @@ fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
 
 #[test]
 fn a_job_whose_runner_is_killed_runs_again_when_its_command_has_ended() {
-    killed(|_, running| running.kill().expect("it runs"));
+    killed(|_, running| running.kill().expect("a live process"));
 }
 
 #[test]
 fn a_job_goes_on_through_a_crash_of_the_coordinator() {
-    killed(|tree, _| tree.daemon.take().expect("one runs").kill());
+    killed(|tree, _| tree.daemon.take().expect("a server").kill());
 }
 
 #[test]
@@ -314,7 +309,7 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
     }
 }
 
-/// What goes to standard error is for people: a run comes to its end without.
+/// Standard error is for people: a run completes without it.
 #[test]
 fn a_run_goes_on_though_nobody_takes_what_it_says() {
     let tree = Tree::start();
@@ -327,11 +322,11 @@ fn a_run_goes_on_though_nobody_takes_what_it_says() {
     let mut command = tree.command(&words);
     let full = std::fs::File::options().write(true).open("/dev/full");
     command.stderr(full.expect("every Linux has it"));
-    assert!(command.status().expect("it runs").success());
+    assert!(command.status().expect("the command runs").success());
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
 }
 
-/// Begins to work on a job that does not end, and cancels it; the error that is shown with it, and what the run said.
+/// Starts to work on a job that does not end, and cancels it; returns the error that is shown with it, and the output of the run.
 pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     let tree = Tree::start();
     let id = push(&tree, "mails", "x");
@@ -345,14 +340,14 @@ pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     ];
     let mut command = tree.command(&all.concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("it runs");
+    let child = command.spawn().expect("the command starts");
     until_lines(&log, 2);
     let cancel = ["queue", "cancel", &id, "--reason", "wrong file"];
     assert_eq!(tree.well(&cancel), "cancelled 1 job\n");
     assert_eq!(tree.well(&cancel), "already abandoned or cancelled\n");
-    let done = done(child.wait_with_output().expect("it ends"));
+    let done = done(child.wait_with_output().expect("the process ends"));
     let said = serde_json::from_str(&done.out);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
         let is_there = test_kill_process(pid.expect("a PID")).is_ok();

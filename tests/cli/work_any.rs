@@ -1,4 +1,4 @@
-//! `sexton work --any-ready`: jobs of every tenant in turns, also as a run that waits, and its throttle.
+//! `sexton work --any-ready`: jobs of all tenants in turns, also with a run that waits, and its throttle.
 
 use crate::coordinator::done;
 use crate::daemon::text;
@@ -10,14 +10,14 @@ use rustix::process::{Signal, kill_process};
 use serde_json::json;
 use std::path::Path;
 
-/// Adds jobs to a queue, as one.
+/// Adds jobs to a queue, as one batch.
 fn push_all(tree: &Tree, queue: &str, count: usize) {
     let file = tree.data.join("batch");
-    std::fs::write(&file, "{\"body\":\"x\"}\n".repeat(count)).expect("it can be written");
+    std::fs::write(&file, "{\"body\":\"x\"}\n".repeat(count)).expect("a writable file");
     tree.well(&["queue", "push", queue, "--batch", text(&file)]);
 }
 
-/// A script that notes token and tenant of its job, and then waits until a file is there.
+/// A script that notes token and tenant of its job, and then waits until a file exists.
 fn noting(log: &Path, gate: &Path) -> String {
     format!(
         "echo $SEXTON_JOB_FENCE $SEXTON_JOB_TENANT >> {}; while [ ! -e {} ]; do sleep 0.02; done",
@@ -26,7 +26,7 @@ fn noting(log: &Path, gate: &Path) -> String {
     )
 }
 
-/// The tenants of the jobs that were noted, in the order of their claims.
+/// The tenants of the noted jobs, in the order of their claims.
 fn tenants(log: &Path) -> Vec<String> {
     let noted = std::fs::read_to_string(log).expect("it is noted");
     let mut claims: Vec<(u64, String)> = noted
@@ -40,7 +40,7 @@ fn tenants(log: &Path) -> Vec<String> {
     claims.into_iter().map(|(_, tenant)| tenant).collect()
 }
 
-/// Between its jobs and those of another, which has far more, a tenant has every other turn: also where several run at a time,
+/// Of its jobs and those of another tenant with far more, a tenant has every other turn: even if several run at the same time,
 /// and the run has waited for them.
 #[test]
 fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
@@ -65,18 +65,18 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
         let words = ["mails", "--any-ready", "--wait", "--procs", "2"];
         let lines: &[&str] = if kept { &["--lines"] } else { &[] };
         let running = begin(&tree, &[&words, lines].concat(), &script);
-        // What it is given while it waits comes at once.
+        // The jobs that it gets while it waits come first.
         push_all(&tree, "big:mails", 2);
         until_lines(&log, 2);
         push_all(&tree, "big:mails", 60);
         push_all(&tree, "small:mails", 10);
-        std::fs::write(&gate, "").expect("it can be written");
+        std::fs::write(&gate, "").expect("a writable file");
         until_lines(&log, 72);
         until("all are done", || {
             (tree.get("/v1/queues")["queues"] == json!([])).then_some(())
         });
-        kill_process(pid(&running), Signal::TERM).expect("it runs");
-        let done = done(running.wait_with_output().expect("it is ours"));
+        kill_process(pid(&running), Signal::TERM).expect("a live process");
+        let done = done(running.wait_with_output().expect("our child"));
         assert!(
             done.err.contains("72 jobs done, 0 failed: stopped"),
             "{done:?}"
@@ -90,20 +90,20 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
     }
 }
 
-/// A limit by key: each tenant's queue opens for itself, and the run goes on with each as it does.
+/// A limit per key: each tenant's queue reopens independently, and the run continues with each as it does.
 #[test]
 fn a_run_that_waits_goes_on_with_each_tenant_as_its_throttle_opens() {
     let tree = configured("[queues.calls]\nthrottle = 2\n");
     let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("a writable file");
     for queue in ["ann:calls", "ben:calls"] {
         push_all(&tree, queue, 2);
     }
     let script = noting(&log, &gate);
     let running = begin(&tree, &["calls", "--any-ready", "--wait"], &script);
     until_lines(&log, 4);
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = done(running.wait_with_output().expect("our child"));
     assert!(done.err.contains("4 jobs done"), "{done:?}");
     assert_eq!(tenants(&log), ["ann", "ben", "ann", "ben"]);
 }
@@ -133,26 +133,26 @@ fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
         "the third begins a second after the first"
     );
 
-    // What is done is said before the next one may begin.
+    // A job is reported as done before the next one may begin.
     push_all(&tree, "mails", 2);
     let log = tree.data.join("log");
     let script = format!("echo $SEXTON_JOB_ID >> {}", text(&log));
     let slow = ["mails", "--throttle", "0.001"];
     let running = begin(&tree, &slow, &script);
     until_lines(&log, 1);
-    let first = std::fs::read_to_string(&log).expect("it ran");
+    let first = std::fs::read_to_string(&log).expect("the command wrote the file");
     until("it is done", || {
         (job(&tree, first.trim())["reason"] == "absent").then_some(())
     });
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = done(running.wait_with_output().expect("our child"));
     assert!(
         done.err.contains("1 job done, 0 failed: stopped"),
         "{done:?}"
     );
 }
 
-/// A run that waits is not ended by a drain: it goes on with the next coordinator.
+/// A drain does not end a run that waits: it continues with the next coordinator.
 #[test]
 fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with_the_next() {
     for words in [
@@ -166,19 +166,19 @@ fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with
         until_lines(&log, 1);
         let later = push(&tree, "mails", "y");
         tree.well(&["drain"]);
-        std::fs::write(&gate, "").expect("it can be written");
-        let (status, drained) = tree.daemon.take().expect("one runs").end();
+        std::fs::write(&gate, "").expect("a writable file");
+        let (status, drained) = tree.daemon.take().expect("a server").end();
         assert!(status.success(), "{drained}");
-        let noted = std::fs::read_to_string(&log).expect("it ran");
+        let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         assert_eq!(noted.lines().count(), 1, "the other was not begun");
         tree.serve();
-        assert_eq!(job(&tree, &first)["reason"], "absent", "it came to its end");
+        assert_eq!(job(&tree, &first)["reason"], "absent", "it is completed");
         until_lines(&log, 2);
         until("it is done", || {
             (job(&tree, &later)["reason"] == "absent").then_some(())
         });
-        kill_process(pid(&running), Signal::TERM).expect("it runs");
-        let done = done(running.wait_with_output().expect("it is ours"));
+        kill_process(pid(&running), Signal::TERM).expect("a live process");
+        let done = done(running.wait_with_output().expect("our child"));
         assert!(
             done.err.contains("2 jobs done, 0 failed: stopped"),
             "{done:?}"

@@ -1,9 +1,9 @@
-//! Commands of `sexton work` that leak, hang, flood, ignore TERM, or fork away: their limits hold, the job has failed and says
-//! why, and the next one is worked on.
+//! Commands of `sexton work` that leak memory, hang, flood, ignore SIGTERM, or fork away: their limits apply, the job fails with an
+//! error that names the limit, and the next job is worked on.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -12,7 +12,7 @@ use crate::work::{push, work};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 
-/// Runs a script for a job that is bad, and `true` for one that is good; the error of the first. Nothing of it is left.
+/// Runs a script for a bad job, and `true` for a good one; returns the error of the first. No process is left.
 fn bad(words: &[&str], script: &str) -> String {
     let tree = Tree::start();
     push(&tree, "mails", "bad");
@@ -26,7 +26,7 @@ fn bad(words: &[&str], script: &str) -> String {
     let (said, done) = work(&tree, &[&["mails"], words].concat(), &script);
     let outcomes = [0, 1].map(|nth| said["jobs"][nth]["status"].as_str().unwrap_or(""));
     assert_eq!(outcomes, ["failed", "ok"], "{said} {:.2000}", done.err);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
         assert!(test_kill_process(pid.expect("a PID")).is_err(), "{number}");
@@ -66,7 +66,7 @@ fn one_that_floods_its_output_is_cut_off() {
     assert_eq!(error, "it wrote more than 64.0 KiB");
 }
 
-/// A shell whose word grows for ever. Some shells end by a signal then, and say nothing.
+/// A shell with a variable that grows forever. Some shells are then ended by a signal, without an error message.
 const LEAK: &str = "x=0123456789abcdef; while :; do x=$x$x; done";
 
 #[test]
@@ -76,7 +76,7 @@ fn one_that_leaks_reaches_its_limit() {
     assert!(names_it, "{error}");
     let error = bad(&["--memory", "64MiB"], &format!("exec 2>/dev/null; {LEAK}"));
     let names_it = error.contains("memory") && error.contains("64.0 MiB");
-    assert!(names_it, "without a word of its own: {error}");
+    assert!(names_it, "without an error message of its own: {error}");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn one_that_fails_far_below_its_limit_says_nothing_of_memory() {
     assert_eq!(error, "no such user");
 }
 
-/// The same for workers that are kept; another one works on the next job.
+/// The same for kept workers; another one works on the next job.
 fn bad_line(words: &[&str], script: &str) -> String {
     let ok = "echo \"{\\\"id\\\":$id,\\\"ok\\\":true}\" >&3";
     let script = format!(
@@ -117,15 +117,15 @@ fn a_kept_worker_that_leaks_reaches_its_limit() {
 
 #[test]
 fn a_kept_worker_that_floods_its_output_is_cut_off_and_has_no_other_job() {
-    // It is told by SIGPIPE,
+    // It gets SIGPIPE,
     let error = bad_line(&["--output-max", "1M"], "exec head -c 1073741824 /dev/zero");
     assert_eq!(error, "it wrote more than 1.0 MiB");
-    // or a command that it started is, and it goes on as if nothing were the matter.
+    // or a command that it started does, and it continues normally.
     let error = bad_line(&["--output-max", "64k"], "yes >&2");
     assert_eq!(error, "it wrote more than 64.0 KiB");
 }
 
-/// Each of them may have what all have together: only where that is counted is there a limit.
+/// Each of them may use as much as all together: there is a limit only where the sum is counted.
 #[test]
 fn those_that_leak_together_reach_a_limit_that_status_names() {
     let tree = Tree::start();
@@ -144,7 +144,7 @@ fn those_that_leak_together_reach_a_limit_that_status_names() {
         Some("process") => {
             assert_eq!(job["status"], "ok", "{said} {:.2000}", done.err);
             assert!(page.contains("RLIMIT_DATA"), "{page}");
-            println!("left out: memory of whole trees, which no control group bounds here");
+            println!("skipped: memory of whole trees, which no control group bounds here");
         }
         other => panic!("status says {other:?}"),
     }

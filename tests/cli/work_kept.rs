@@ -1,4 +1,4 @@
-//! `sexton work --keep-result` and `sexton queue result`: how a job ended, and what it printed, for a while.
+//! `sexton work --keep-result` and `sexton queue result`: how a job ended, and its output, kept for a while.
 
 use crate::tree::Tree;
 use crate::work::{push, work};
@@ -42,7 +42,7 @@ fn a_job_that_failed_for_good_tells_why_and_what_it_printed() {
     assert_eq!((told.status, told.out.as_str()), (1, "half\n"), "{told:?}");
     assert!(told.err.contains("failed, try 1, exit 3"), "{told:?}");
     assert!(told.err.contains("broken"), "{told:?}");
-    // Without a result, what is known of a job that is abandoned is told.
+    // For an abandoned job without a result, its error is shown.
     let id = push(&tree, "sums", "x");
     work(&tree, &["sums"], script);
     let said = result(&tree, &id);
@@ -52,7 +52,7 @@ fn a_job_that_failed_for_good_tells_why_and_what_it_printed() {
     );
 }
 
-/// The first line of a traceback says nothing.
+/// The first line of a traceback is useless.
 #[test]
 fn of_an_error_with_many_lines_the_last_one_comes_first() {
     let tree = configured("[queues.default]\nmax_tries = 1\n");
@@ -95,9 +95,9 @@ fn whoever_waits_hears_of_the_end() {
     let id = push(&tree, "sums", "x");
     let mut waiting = tree.command(&["queue", "result", &id, "--wait", "1m"]);
     waiting.stdout(std::process::Stdio::piped());
-    let waiting = waiting.spawn().expect("it runs");
+    let waiting = waiting.spawn().expect("the command starts");
     work(&tree, &["sums", "--keep-result", "1h"], "echo well");
-    let told = waiting.wait_with_output().expect("it is ours");
+    let told = waiting.wait_with_output().expect("our child");
     assert!(told.status.success(), "{told:?}");
     assert_eq!(told.stdout, b"well\n");
 }

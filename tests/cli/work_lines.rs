@@ -1,8 +1,8 @@
-//! `sexton work --lines`: commands that work on one job after another, and what becomes of those that do not keep to it.
+//! `sexton work --lines`: commands that work on one job after another, and commands that violate the protocol.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, done};
@@ -14,7 +14,7 @@ use crate::work::{begin, cancelled, job, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
-/// Reads jobs, and has `id` and `body` of each for `each`.
+/// Reads jobs, and runs `each` with the `id` and `body` of each.
 fn worker(each: &str) -> String {
     format!(
         r#"while read -r line <&3; do
@@ -48,7 +48,7 @@ fn one_command_works_on_one_job_after_another() {
         push(&tree, "mails", body);
     }
     let log = tree.data.join("log");
-    // What it prints goes where it always goes, and harms nothing.
+    // Its output goes where it always does, and does no harm.
     let each = format!(
         "echo '{{\"id\":1}}'; echo stray >&2; echo $$ $body >> {}; {WELL}",
         text(&log)
@@ -56,7 +56,7 @@ fn one_command_works_on_one_job_after_another() {
     let script = format!("test $SEXTON_JOB_LINES = 3 || exit 1; {}", worker(&each));
     let (said, done) = lines(&tree, &["mails"], &script);
     assert_eq!(outcomes(&said), [("ok", ""); 3], "{done:?}");
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     let noted: Vec<(&str, &str)> = noted.lines().filter_map(|it| it.split_once(' ')).collect();
     let bodies: Vec<&str> = noted.iter().map(|(_, body)| *body).collect();
     assert_eq!(bodies, ["a", "b", "c"]);
@@ -80,18 +80,18 @@ fn there_are_as_many_as_are_to_run_and_they_end_with_the_run() {
     let words = ["mails", "--wait", "--lines", "--procs", "3"];
     let running = begin(&tree, &words, &worker(&each));
     until_lines(&log, 3);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     let mut pids: Vec<i32> = noted.lines().filter_map(|it| it.parse().ok()).collect();
     pids.sort_unstable();
     pids.dedup();
     assert_eq!(pids.len(), 3, "{noted}");
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("a writable file");
     until("all are done", || {
         (tree.get("/v1/status")["queues"]["jobs"]["claimed"] == 0).then_some(())
     });
-    // They wait for more, and end when there is none.
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    // They wait for more jobs, and end when there are none.
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
     for number in pids {
         let one = rustix::process::Pid::from_raw(number).expect("a PID");
@@ -131,7 +131,7 @@ fn an_answer_says_what_becomes_of_a_job() {
     assert_eq!(well["reason"], "absent");
 }
 
-/// A worker whose first answer is wrong is ended with all that it started; the job has failed, and the next one is worked on.
+/// A worker whose first answer is wrong is ended with everything that it started; the job fails, and the next one is worked on.
 fn broken(each: &str, words: &[&str]) -> String {
     let tree = Tree::start();
     push(&tree, "mails", "bad");
@@ -141,13 +141,13 @@ fn broken(each: &str, words: &[&str]) -> String {
         "if [ $body = good ]; then {WELL}; continue; fi; sleep 3600 & echo $! >> {0}; echo $$ >> {0}; {each}",
         text(&log)
     );
-    // Two and no more: where this is slow, the first comes again.
+    // Two and no more: on a slow machine, the first comes again.
     let words = [words, &["--max-jobs", "2"]].concat();
     let (said, done) = lines(&tree, &words, &worker(&each));
     let outcomes = outcomes(&said);
     assert_eq!(outcomes.len(), 2, "{done:?}");
     assert_eq!((outcomes[0].0, outcomes[1].0), ("failed", "ok"), "{done:?}");
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let one = number.parse().ok().and_then(rustix::process::Pid::from_raw);
         assert!(test_kill_process(one.expect("a PID")).is_err(), "{number}");
@@ -202,7 +202,7 @@ fn a_line_that_comes_late_ends_the_worker_before_its_next_job() {
         let error = shown["error"].as_str().unwrap_or_default().to_owned();
         error.contains("while it had no job").then_some(())
     });
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
     drop(running.wait_with_output());
 }
 
@@ -220,13 +220,13 @@ fn a_worker_that_ends_while_it_has_no_job_costs_no_job_a_try() {
             (shown["reason"] == "absent").then_some(())
         });
         until_lines(&log, count);
-        // Its socket is closed when it is gone.
-        let noted = std::fs::read_to_string(&log).expect("it ran");
+        // Its socket is closed when it has ended.
+        let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = noted.lines().last().and_then(|it| it.parse().ok());
         let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a PID");
         until("it has ended", || test_kill_process(pid).err());
     }
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
     drop(running.wait_with_output());
 }
 
@@ -240,7 +240,7 @@ fn a_worker_that_cannot_be_executed_costs_no_job_a_try() {
     assert_eq!(job(&tree, &id)["attempts"], 0, "{done:?}");
 }
 
-/// The worker of docs/protocols/work.md, as it stands there.
+/// The worker of docs/protocols/work.md, unchanged.
 #[test]
 fn the_worker_in_python_of_the_page_works() {
     let version = std::process::Command::new("python3")
@@ -256,7 +256,7 @@ fn the_worker_in_python_of_the_page_works() {
     let file = tree.data.join("worker.py");
     let resize = "def resize(path):\n    print('stray')\n    if path == 'bad':\n        raise ValueError('no picture')\n";
     let program = format!("{resize}{}", block.expect("a block in Python"));
-    std::fs::write(&file, program).expect("it can be written");
+    std::fs::write(&file, program).expect("a writable file");
     for body in ["good", "bad", "böse \" \\ \u{1F600}"] {
         push(&tree, "thumbs", body);
     }

@@ -1,4 +1,4 @@
-//! How far `sexton work` is, on a terminal.
+//! The progress of `sexton work`, on a terminal.
 
 use crate::daemon::text;
 use crate::terminal;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::Read as _;
 use std::process::Stdio;
 
-/// Works on three jobs of a second each; what a terminal is shown.
+/// Works on three jobs of a second each; returns what the terminal showed.
 fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     for body in ["a", "b", "c"] {
         push(tree, "mails", body);
@@ -17,14 +17,14 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     let command = ["--", "sleep", "1"];
     let mut command = tree.command(&[&["work", "mails"], words, &command].concat());
     command.stdout(Stdio::null()).stderr(theirs);
-    let mut running = command.spawn().expect("it runs");
+    let mut running = command.spawn().expect("the command starts");
     drop(command);
     let (mut seen, mut bytes) = (Vec::new(), [0; 1024]);
-    // The end of the last who has it open is an error.
+    // When the last process closes the terminal, a read fails.
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
-    assert!(running.wait().expect("it is ours").success());
+    assert!(running.wait().expect("our child").success());
     String::from_utf8_lossy(&seen).into_owned()
 }
 
@@ -57,11 +57,11 @@ fn a_run_for_every_tenant_shows_what_is_ready_and_how_long_that_takes() {
         push(&tree, "t1:mails", body);
     }
     let seen = on_terminal(&tree, &["--any-ready", "--max-jobs", "2"]);
-    // The default tenant alone has three at most.
+    // The default tenant has three at most.
     let is_all = [", 4 ready", ", 5 ready"]
         .iter()
         .any(|it| seen.contains(it));
-    assert!(is_all, "those of both: {seen:?}");
+    assert!(is_all, "jobs of both tenants: {seen:?}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn who_works_on_what_since_when_and_on_which_try() {
     let mut lines = listed.lines();
     let heads: Vec<&str> = lines.next().unwrap_or("").split_whitespace().collect();
     assert!(heads.contains(&"SINCE"), "{listed}");
-    let process = claimed["process"].as_str().expect("it is bound");
+    let process = claimed["process"].as_str().expect("the claim is bound");
     assert!(
         lines.next().is_some_and(|it| it.contains(process)),
         "{listed}"
@@ -101,6 +101,6 @@ fn who_works_on_what_since_when_and_on_which_try() {
     let labels = json!({"job": id, "queue": "mails", "attempt": "1"});
     let is_it = |record: &&Value| record["labels"] == labels;
     assert_eq!(records.iter().filter(is_it).count(), 1, "{records:?}");
-    std::fs::write(&gate, "").expect("it can be written");
-    assert!(running.wait().expect("it is ours").success());
+    std::fs::write(&gate, "").expect("a writable file");
+    assert!(running.wait().expect("our child").success());
 }

@@ -1,4 +1,4 @@
-//! `sexton job`: what a command says of the job that it works on, and nobody else can.
+//! `sexton job`: reports of a command about its own job, which no other process can send.
 
 use crate::coordinator::done;
 use crate::daemon::text;
@@ -22,9 +22,9 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     );
     let told = tree.data.join("told");
     let mut events = tree.command(&["events", "--kind", "progress,claimed", "--json"]);
-    events.stdout(std::fs::File::create(&told).expect("it can be written"));
-    let mut events = events.spawn().expect("it runs");
-    // It is heard from the first claim on that it tells of.
+    events.stdout(std::fs::File::create(&told).expect("a writable file"));
+    let mut events = events.spawn().expect("the command starts");
+    // Events are received from the first claim on that is shown.
     until("events are told", || {
         let other = push(&tree, "other", "x");
         let popped = tree.well(&["queue", "pop", "other"]);
@@ -41,8 +41,8 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
         assert!(line.contains("\"text\":\"page 2 of 5\""), "{line}");
         Some(())
     });
-    events.kill().expect("it runs");
-    events.wait().expect("it is ours");
+    events.kill().expect("a live process");
+    events.wait().expect("our child");
     let shown = job(&tree, &id);
     assert_eq!(
         (&shown["percent"], &shown["report"], &shown["phase"]),
@@ -52,8 +52,8 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     assert!(page.contains("done: 40 % page 2 of 5"), "{page}");
     let list = tree.well(&["queue", "show", "--list"]);
     assert!(list.contains("40 % page 2 of 5"), "{list}");
-    std::fs::write(&gate, "").expect("it can be written");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    std::fs::write(&gate, "").expect("a writable file");
+    let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
 }
 
@@ -103,21 +103,21 @@ fn only_who_knows_the_secret_of_an_attempt_reports_of_it() {
     let tree = Tree::start();
     let id = push(&tree, "mails", "a");
     let log = tree.data.join("log");
-    // Another secret, none, and one whose attempt is over.
+    // A wrong secret, none, and one whose attempt is over.
     let script = format!(
         "SEXTON_JOB_SECRET=0 {SEXTON} job fail x; echo $? >> {0}; (unset SEXTON_JOB_SECRET; {SEXTON} job fail x); echo $? >> {0}; echo $SEXTON_JOB_SECRET >> {0}; {SEXTON} job touch; echo $? >> {0}",
         text(&log)
     );
     let (said, _) = work(&tree, &["mails", "--allow-secrets"], &script);
     assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     let noted: Vec<&str> = noted.lines().collect();
     assert_eq!((noted[0], noted[1], noted[3]), ("1", "2", "0"), "{noted:?}");
     assert_eq!(noted[2].len(), 32, "{noted:?}");
     let outside = tree.run(&["job", "progress", "4"]);
     assert_eq!(outside.status, 2, "{outside:?}");
     assert_eq!(job(&tree, &id)["reason"], "absent");
-    // It stands in no record.
+    // It is in no record.
     for record in tree.all() {
         assert!(!record.to_string().contains(noted[2]), "{record}");
     }
@@ -136,9 +136,9 @@ fn a_report_of_a_claim_that_is_lost_is_refused() {
     let running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     tree.well(&["queue", "flush", "mails"]);
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("a writable file");
     drop(running.wait_with_output());
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     assert_eq!(noted, "begin\n1\n", "{}", job(&tree, &id));
 }
 
@@ -168,13 +168,13 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
     );
     assert!(
         !done.err.contains("not a setting"),
-        "its variables are ours: {done:?}"
+        "its variables are known: {done:?}"
     );
     assert_eq!(job(&tree, &id)["attempts"], 0);
     assert_eq!(job(&tree, &id)["error"], "soon");
 }
 
-/// Each word of how far a job is would be written down.
+/// Every progress report would be written to the journal.
 #[test]
 fn a_command_that_reports_without_end_is_heard_now_and_then() {
     let tree = Tree::start();

@@ -1,4 +1,4 @@
-//! What `sexton work --result json` says of a run, as MediaWiki's `runJobs.php --result=json` does: its shape, and why it ended.
+//! The output of `sexton work --result json`, as of MediaWiki's `runJobs.php --result=json`: its shape, and the reason of its end.
 
 use crate::daemon::{Daemon, text};
 use crate::patience::until;
@@ -14,9 +14,9 @@ use std::time::Duration;
 /// A coordinator with this in its configuration file.
 pub(crate) fn configured(config: &str) -> Tree {
     let mut tree = Tree::start();
-    tree.daemon.take().expect("one runs").kill();
+    tree.daemon.take().expect("a server").kill();
     let file = tree.data.with_extension("toml");
-    std::fs::write(&file, config).expect("it can be written");
+    std::fs::write(&file, config).expect("a writable file");
     let words = ["--data", text(&tree.data), "--config", text(&file)];
     tree.daemon = Some(Daemon::serve(&words));
     tree
@@ -33,7 +33,7 @@ fn keys(said: &Value) -> Vec<&str> {
     fields.keys().map(String::as_str).collect()
 }
 
-/// Vector 17: of three jobs two, if no more are allowed.
+/// Vector 17: two of three jobs, if no more are allowed.
 #[test]
 fn a_run_ends_at_its_limit_of_jobs() {
     let tree = Tree::start();
@@ -55,18 +55,18 @@ fn a_run_ends_at_its_limit_of_jobs() {
     assert_eq!(said["backoffs"], json!({}));
 }
 
-/// Vector 18: a type that nobody knows, and of a run that could not begin nothing else is said.
+/// Vector 18: an unknown type; and a run that could not begin has no other members.
 #[test]
 fn a_type_that_nobody_knows_is_not_possible() {
     let tree = configured("[queues.purges]\n");
     let (said, done) = work(&tree, &["mials"], "true");
     assert_eq!(said, json!({ "jobs": [], "reached": "none-possible" }));
     assert_eq!(done.status, 0, "{done:?}");
-    // One that has an entry in the configuration is known,
+    // A type with a table in the configuration is known,
     let (said, _) = work(&tree, &["mials", "purges"], "true");
     let none = json!({ "jobs": [], "reached": "none-ready", "backoffs": {}, "elapsed": 0 });
     assert_eq!(said, none);
-    // and one that has a queue, in whichever tenant.
+    // and so is one with a queue, of any tenant.
     tree.well(&["queue", "push", "t1:mials", "x"]);
     let (said, _) = work(&tree, &["mials"], "true");
     assert_eq!(said, none);
@@ -170,21 +170,21 @@ fn a_signal_ends_a_run_and_so_does_a_drain() {
     let script = format!("echo begin >> {}; sleep 0.3", text(&log));
     let running = begin(&tree, &["mails", "--result", "json"], &script);
     until_lines(&log, 1);
-    kill_process(pid(&running), Signal::URG).expect("it runs");
-    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    kill_process(pid(&running), Signal::URG).expect("a live process");
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
-    assert_eq!(job(&tree, "1")["reason"], "absent", "it came to its end");
+    assert_eq!(job(&tree, "1")["reason"], "absent", "it is completed");
     assert_eq!(job(&tree, "2")["phase"], "ready", "it was not begun");
 
-    // The drain ends with the claim of somebody else.
+    // The drain ends with the claim of another worker.
     let popped = tree.well(&["queue", "pop", "mails", "--json"]);
-    let popped: Value = serde_json::from_str(&popped).expect("it is JSON");
+    let popped: Value = serde_json::from_str(&popped).expect("valid JSON");
     let log = tree.data.join("other");
     let script = format!("echo begin >> {}; sleep 0.5; exit 0", text(&log));
     let running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     tree.well(&["drain"]);
-    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     assert!(
         done.err.contains("1 job done, 0 failed: stopped"),
         "{done:?}"
@@ -194,7 +194,7 @@ fn a_signal_ends_a_run_and_so_does_a_drain() {
     tree.well(&["queue", "ack", "2", &token]);
 }
 
-/// The coordinator knows that the job is done before the worker knows that it does.
+/// The coordinator knows that the job is done before the worker does.
 #[test]
 fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
     let tree = configured("");
@@ -204,8 +204,8 @@ fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
         let id = push(&tree, "sums", "x");
         let result = tree.run(&["queue", "result", &id, "--wait", "60"]);
         assert_eq!(result.status, 0, "{result:?}");
-        kill_process(pid(&running), Signal::TERM).expect("it is there");
-        let ended = until("it has ended", || running.try_wait().expect("it is ours"));
+        kill_process(pid(&running), Signal::TERM).expect("a live process");
+        let ended = until("it has ended", || running.try_wait().expect("our child"));
         assert!(ended.success(), "{ended}");
     }
 }
@@ -213,19 +213,19 @@ fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
 #[test]
 fn a_coordinator_that_changes_nothing_is_read_only() {
     let tree = Tree::start();
-    let daemon = tree.daemon.as_ref().expect("one runs");
+    let daemon = tree.daemon.as_ref().expect("a server");
     push(&tree, "mails", "a");
     fill(&tree);
     let (said, done) = work(&tree, &["mails"], "true");
     let nothing = json!({ "jobs": [], "reached": "read-only" });
     assert_eq!((said, done.status), (nothing.clone(), 0), "{}", done.err);
-    // A run that waits for jobs waits for space, too, as long as it has time.
+    // A run that waits for jobs also waits for space, as long as it has time.
     let (said, done) = work(&tree, &["mails", "--wait", "--max-time", "1s"], "true");
     assert_eq!((said, done.status), (nothing, 0), "{}", done.err);
     assert!(done.err.contains("waiting for space"), "{}", done.err);
     let mut waiting = begin(&tree, &["mails", "--wait", "--max-jobs", "1"], "true");
     daemon.limit_files(None);
-    let ended = until("it did the job", || waiting.try_wait().expect("it is ours"));
+    let ended = until("the job is done", || waiting.try_wait().expect("our child"));
     assert!(ended.success(), "{ended}");
 }
 
@@ -249,7 +249,7 @@ fn a_run_without_a_coordinator_is_an_exception() {
         assert_eq!((said, done.status), (exception.clone(), 3), "{}", done.err);
         assert!(done.err.contains("no coordinator"), "{}", done.err);
     };
-    tree.daemon.take().expect("one runs").kill();
+    tree.daemon.take().expect("a server").kill();
     absent(&tree);
     let (never, _) = Tree::to_come();
     absent(&never);
@@ -268,10 +268,10 @@ fn a_run_that_is_stopped_says_so() {
     ];
     let mut command = tree.command(&words);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let running = command.spawn().expect("it runs");
+    let running = command.spawn().expect("the command starts");
     until_lines(&log, 1);
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
-    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     let said: Value = serde_json::from_str(&done.out).expect("a result");
     assert_eq!(keys(&said), ["jobs", "reached", "backoffs", "elapsed"]);
     assert_eq!(
@@ -286,7 +286,7 @@ fn a_line_of_the_log_for_each_job() {
     let first = push(&tree, "mails", "a");
     let all = ["mails", "--log", "logfmt"];
     let running = begin(&tree, &all, "echo 'no such user' >&2; exit 1");
-    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     let line = done.err.lines().find(|line| line.starts_with("time="));
     let line = line.unwrap_or_else(|| panic!("no line: {done:?}"));
     let rest = format!(" job={first} queue=mails attempt=1 result=failed ms=");
@@ -295,7 +295,7 @@ fn a_line_of_the_log_for_each_job() {
 
     let second = push(&tree, "mails", "b");
     let running = begin(&tree, &["mails", "--log", "json"], "true");
-    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     let mut lines = done.err.lines().map(serde_json::from_str);
     let line: Value = lines.find_map(Result::ok).expect("a line in JSON");
     assert_eq!(

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, done};
@@ -18,21 +18,21 @@ use serde_json::{Value, json};
 /// A coordinator with this in its configuration file.
 fn configured(config: &str) -> Tree {
     let mut tree = Tree::start();
-    tree.daemon.take().expect("one runs").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, config);
     tree
 }
 
 fn serve(tree: &mut Tree, config: &str) {
     let file = tree.data.with_extension("toml");
-    std::fs::write(&file, config).expect("it can be written");
+    std::fs::write(&file, config).expect("a writable file");
     let words = ["--data", text(&tree.data), "--config", text(&file)];
     tree.daemon = Some(Daemon::serve(&words));
 }
 
 fn workers(tree: &Tree) -> Value {
     let printed = tree.well(&["worker", "list", "--json"]);
-    serde_json::from_str(&printed).expect("it is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 fn until_done(tree: &Tree, id: &str) {
@@ -41,14 +41,14 @@ fn until_done(tree: &Tree, id: &str) {
     });
 }
 
-/// What `sexton config` says of a file.
+/// The output of `sexton config` about a file.
 fn config(text_of: &str) -> CommandOutput {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("app.toml");
-    std::fs::write(&file, text_of).expect("it can be written");
+    std::fs::write(&file, text_of).expect("a writable file");
     let mut command = sexton();
     command.args(["config", "--config", text(&file)]);
-    done(command.output().expect("it runs"))
+    done(command.output().expect("the command runs"))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_worker_works_as_long_as_the_configuration_has_it() {
         (job(&tree, &bad)["phase"] == "retrying").then_some(())
     });
     tree.well(&["queue", "delete", &bad]);
-    until("it says what it did", || {
+    until("its counts are shown", || {
         let said = workers(&tree)["workers"][0]["instances"][0]["said"].clone();
         (said == "1 done, 0 failed, 1 failed try, 0 running").then_some(())
     });
@@ -76,14 +76,14 @@ fn a_worker_works_as_long_as_the_configuration_has_it() {
     let logged = std::fs::read_to_string(log).expect("it logs");
     assert!(logged.contains("result=failed"), "{logged}");
 
-    // A runner that is killed is launched again,
+    // A killed runner is launched again,
     let pid = workers(&tree)["workers"][0]["instances"][0]["pid"].as_i64();
     let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    kill_process(pid.expect("it runs"), Signal::KILL).expect("it runs");
+    kill_process(pid.expect("it is running"), Signal::KILL).expect("a live process");
     let again = push(&tree, "mails", "good");
     until_done(&tree, &again);
-    // and so is one after a crash of the coordinator, or it goes on.
-    tree.daemon.take().expect("one runs").kill();
+    // and so is one after a crash of the coordinator, or it continues.
+    tree.daemon.take().expect("a server").kill();
     serve(
         &mut tree,
         "[workers.mails]\ntypes = [\"mails\"]\nprocs = 2\ntimeout = \"1m\"\ncommand = [\"sh\", \"-c\", \"test $(cat) = good\"]\n",
@@ -105,36 +105,36 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
         "[workers.mails]\ntypes = [\"mails\"]\ncommand = {}\n",
         json!(["sh", "-c", script])
     );
-    tree.daemon.take().expect("one runs").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     let id = push(&tree, "mails", "x");
     until_lines(&log, 1);
     let later = push(&tree, "mails", "y");
     tree.well(&["worker", "pause", "mails", "--wait", "0"]);
-    until("it is about to rest", || {
+    until("it is pausing", || {
         tree.well(&["worker", "list"])
             .contains("pausing")
             .then_some(())
     });
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("a writable file");
     tree.well(&["worker", "pause", "mails"]);
-    assert_eq!(job(&tree, &id)["reason"], "absent", "it came to its end");
+    assert_eq!(job(&tree, &id)["reason"], "absent", "it is completed");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
     assert!(tree.well(&["worker"]).contains("paused"));
-    // Also over a restart of the coordinator.
-    tree.daemon.take().expect("one runs").kill();
+    // Also after a restart of the coordinator.
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     assert!(tree.well(&["worker"]).contains("paused"));
     assert_eq!(job(&tree, &later)["phase"], "ready");
     tree.well(&["worker", "resume", "mails"]);
     until_done(&tree, &later);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     assert_eq!(noted, "begin\nend\nbegin\nend\n");
     let absent = tree.run(&["worker", "pause", "purges"]);
     assert_eq!(absent.status, 1, "{absent:?}");
 }
 
-/// Its commands are below it in the tree, and are launched by the keeper: a stop of its own tree does not end them.
+/// Its commands are below it in the tree, but launched by the keeper: a stop of its own process tree does not end them.
 #[test]
 fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
     for lines in ["", "lines = true\n"] {
@@ -148,14 +148,14 @@ fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
             "[workers.mails]\ntypes = [\"mails\"]\ngrace = \"300ms\"\n{lines}command = {}\n",
             json!(["sh", "-c", script])
         );
-        tree.daemon.take().expect("one runs").kill();
+        tree.daemon.take().expect("a server").kill();
         serve(&mut tree, &table);
         let id = push(&tree, "mails", "x");
         until_lines(&log, 1);
         tree.well(&["worker", "pause", "mails"]);
-        let pid = std::fs::read_to_string(&log).expect("it ran");
+        let pid = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
-        let lives = test_kill_process(pid.expect("it says its PID"));
+        let lives = test_kill_process(pid.expect("a PID"));
         assert_eq!(lives, Err(Errno::SRCH), "{lines}");
         let given_back = job(&tree, &id);
         assert_eq!(given_back["attempts"], 0, "no try: {given_back}");
@@ -164,7 +164,7 @@ fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
     }
 }
 
-/// Tenants have their turns, and the throttle of the worker holds for all of them together.
+/// Tenants have their turns, and the throttle of the worker applies to all of them together.
 #[test]
 fn a_worker_takes_jobs_of_every_tenant_at_its_own_pace() {
     let tree = configured(
@@ -198,19 +198,19 @@ fn a_drain_lets_the_jobs_of_a_worker_end_and_begins_none() {
         "[workers.mails]\ntypes = [\"mails\"]\ncommand = {}\n",
         json!(["sh", "-c", script])
     );
-    tree.daemon.take().expect("one runs").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     let first = push(&tree, "mails", "x");
     until_lines(&log, 1);
     let later = push(&tree, "mails", "y");
     tree.well(&["drain"]);
-    std::fs::write(&gate, "").expect("it can be written");
-    let (status, drained) = tree.daemon.take().expect("one runs").end();
+    std::fs::write(&gate, "").expect("a writable file");
+    let (status, drained) = tree.daemon.take().expect("a server").end();
     assert!(status.success(), "{drained}");
     serve(&mut tree, "");
-    assert_eq!(job(&tree, &first)["reason"], "absent", "it came to its end");
+    assert_eq!(job(&tree, &first)["reason"], "absent", "it is completed");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     assert_eq!(noted, "begin\nend\n");
 }
 

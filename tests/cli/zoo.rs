@@ -1,8 +1,8 @@
-//! Trees that are hard to stop: each is stopped until nothing of it lives, with control groups and without.
+//! Process trees that are hard to stop: each is stopped until nothing of it is alive, with control groups and without.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{PROGRAM, text};
@@ -11,10 +11,12 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
-/// How many processes have this record in their environment.
+/// The number of processes that have this record in their environment.
 fn members(id: &str) -> usize {
     let variable = format!("SEXTON_PROCESS_ID={id}");
-    let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+    let processes = std::fs::read_dir("/proc")
+        .expect("the file system is mounted")
+        .flatten();
     let environments = processes.filter_map(|it| std::fs::read(it.path().join("environ")).ok());
     let has_it = |environment: &Vec<u8>| {
         let mut all = environment.split(|byte| *byte == 0);
@@ -31,11 +33,11 @@ fn ended(tree: &Tree, id: &str) {
     assert_eq!(members(id), 0, "{record}");
 }
 
-/// Scripts, and how many processes each has at least when it is stopped.
+/// Scripts, and the minimum number of processes of each when it is stopped.
 fn zoo(tree: &Tree, is_contained: bool) {
     let chain = tree.data.join("chain.sh");
     let script = "sleep 0.02\nsh \"$0\" &\n";
-    std::fs::write(&chain, script).expect("it can be written");
+    std::fs::write(&chain, script).expect("a writable file");
     let chain = format!("sh {} & exec sleep 1000", text(&chain));
     for (animal, script, members_min) in [
         ("escapee", "setsid sleep 1000 & exec sleep 1000", 2),
@@ -45,7 +47,7 @@ fn zoo(tree: &Tree, is_contained: bool) {
         ("stopped", "sh -c 'kill -STOP $$' & kill -STOP $$", 2),
         (
             "holder",
-            // What is looked for while it is being made may be missed.
+            // A process that is being created during the search may be missed.
             "setsid sh -c 'trap \"\" TERM; exec sleep 1000' & sleep 0.3; exit 0",
             1,
         ),
@@ -55,14 +57,14 @@ fn zoo(tree: &Tree, is_contained: bool) {
         let record = tree.record(&id);
         assert_eq!(record["contained"], is_contained, "{animal}: {record}");
         if animal == "holder" {
-            // The leader has ended, and what it left has its output: a leak, that a stop of a record that has ended cannot reach.
+            // The leader has ended, and a process that it left keeps its output open: a leak, which a stop of an ended record cannot reach.
             let record = until("it has ended", || {
                 Some(tree.record(&id)).filter(|it| it["status"] == "exited")
             });
             let pid = record["output_held_by"][0]["pid"].as_i64();
             let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
             let pid = pid.unwrap_or_else(|| panic!("it is named: {record}"));
-            kill_process(pid, Signal::KILL).expect("it is ours");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
             until("it is gone", || (members(&id) == 0).then_some(()));
             continue;
         }
@@ -100,7 +102,9 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
     let mark = format!("{}", 2_000_000 + std::process::id());
     let id = tree.detach(&format!("(env -i setsid sleep {mark} &); exec sleep 1000"));
     let stray = || {
-        let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+        let processes = std::fs::read_dir("/proc")
+            .expect("the file system is mounted")
+            .flatten();
         let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         pids.find(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline"));
@@ -113,7 +117,7 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
         Some(tree.record(&id)).filter(|record| record["unknown"] == 1)
     });
     assert_eq!(record["status"], "stopping", "{record}");
-    kill_process(Pid::from_raw(stray).expect("it is one"), Signal::KILL).expect("it is ours");
+    kill_process(Pid::from_raw(stray).expect("a PID"), Signal::KILL).expect("a permitted signal");
     until("nothing is left", || {
         (tree.record(&id)["status"] == "exited").then_some(())
     });
@@ -133,7 +137,7 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
     let grandchild = format!("{run} sh -c '{script}'");
     let child = tree.data.join("child.sh");
     let script = format!("{grandchild}; exec sleep 1000\n");
-    std::fs::write(&child, script).expect("it can be written");
+    std::fs::write(&child, script).expect("a writable file");
     let parent = tree.detach(&format!("{run} sh {}; exec sleep 1000", text(&child)));
     let other = tree.detach("exec sleep 1000");
     let below = until("both have been launched", || {
@@ -156,7 +160,7 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
         panic!("two are below it: {below:?}");
     };
     assert_eq!(grandchild["parent"], child["id"], "{grandchild}");
-    let id = |record: &Value| record["id"].as_str().expect("it has one").to_owned();
+    let id = |record: &Value| record["id"].as_str().expect("a string").to_owned();
     assert_eq!(end(&id(child)), exited(15));
     assert_eq!(end(&id(grandchild)), exited(9));
     assert_eq!(tree.record(&other)["status"], "running");

@@ -71,7 +71,7 @@ struct Campaign {
 }
 
 impl Program {
-    /// The clients that are installed; reports the others as left out.
+    /// The installed clients; reports the others as skipped.
     fn installed() -> Vec<Self> {
         let greenstalk = client_programs::greenstalk("crashes with greenstalk as client");
         let jackd = client_programs::jackd("crashes with jackd as client");
@@ -100,27 +100,27 @@ impl Program {
             command.arg(package);
         }
         command.stdin(Stdio::null()).stderr(Stdio::piped());
-        Process(command.spawn().expect("it starts"))
+        Process(command.spawn().expect("the command starts"))
     }
 }
 
 impl Process {
     fn ended(&mut self) -> Option<ExitStatus> {
-        self.0.try_wait().expect("it is our child")
+        self.0.try_wait().expect("our child")
     }
 
     /// Its standard error, once it has ended.
     fn errors(&mut self) -> String {
         let mut errors = String::new();
-        let stderr = self.0.stderr.as_mut().expect("it is piped");
-        stderr.read_to_string(&mut errors).expect("it is text");
+        let stderr = self.0.stderr.as_mut().expect("a pipe");
+        stderr.read_to_string(&mut errors).expect("UTF-8");
         errors
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -129,7 +129,7 @@ impl Drop for Process {
 impl Worker {
     /// Runs the client until its server ends, counting replies.
     fn work(&self, address: SocketAddr, seed: u64, answered: &AtomicU64) {
-        let file = std::fs::File::create(&self.log).expect("a file is written");
+        let file = std::fs::File::create(&self.log).expect("a writable file");
         drop(file);
         let mut process = self.program.start(address, &self.log, (seed, self.number));
         let mut lines = Lines::of(&self.log);
@@ -189,7 +189,7 @@ impl Iterator for Lines {
 
     fn next(&mut self) -> Option<String> {
         let read = self.file.read_line(&mut self.line);
-        read.expect("it is text");
+        read.expect("UTF-8");
         let whole = self.line.strip_suffix('\n')?.to_owned();
         self.line.clear();
         Some(whole)
@@ -273,7 +273,7 @@ impl Campaign {
         events.sort_by_key(|event| event.at);
         let mut passing = vec![Vec::new(); workers.len()];
         for event in &events {
-            let at = usize::try_from(event.number).expect("there are few");
+            let at = usize::try_from(event.number).expect("a small number");
             let passing = passing.get_mut(at).expect("there is this one");
             enter(event, passing, &mut self.book.open());
             let worker = workers.get(at).expect("there is this one");
@@ -284,7 +284,7 @@ impl Campaign {
 
     /// Compares the jobs of a program that has just started with the book.
     fn reckon(&self, address: SocketAddr) {
-        let mut client = Client::connect(address).expect("let in");
+        let mut client = Client::connect(address).expect("connected");
         let found = queues::found(&self.lives, &mut client);
         self.book.open().reckon(&found);
     }

@@ -1,8 +1,8 @@
-//! Leases under kill -9 at every step: of the caller whose pass runs, of the one that is next, of the pass, of the coordinator
-//! and of the keeper, one or several at a time. Every request is followed by a whole pass, no two passes are there at a
-//! time, none is launched twice, and no two begin within one period.
+//! Leases under kill -9 at every step: of the caller whose pass runs, of the next one, of the pass, of the coordinator and of
+//! the keeper, one or several at a time. Every request is followed by a whole pass, no two passes overlap, none is launched
+//! twice, and no two begin within one period.
 //!
-//! `SEXTON_CRASH_KILLS=500 cargo test --test crash leases` goes through 500 rounds.
+//! `SEXTON_CRASH_KILLS=500 cargo test --test crash leases` runs 500 rounds.
 
 use crate::chance::Chance;
 use crate::daemon::{Daemon, ended, sexton};
@@ -23,14 +23,14 @@ use std::time::Duration;
 const ROUNDS: u64 = 20;
 const ROUNDS_PER_DIRECTORY: u64 = 10;
 
-/// Keepers that are killed in one directory: after a fifth within ten seconds nothing is launched for a while.
+/// How many keepers are killed in one directory: after a fifth within ten seconds nothing is launched for a while.
 const KEEPERS_MAX: u64 = 4;
 
 /// Milliseconds between the starts of two passes.
 const PERIOD: u64 = 50;
 
-/// A pass writes that it begins, that it is there, and that it ends; each line with the id of its process. `$1` is the file, `$2`
-/// the request, `$3` how often it says that it is there. Each line is one write at the end of the file.
+/// A pass writes that it begins, that it is running, and that it ends; each line with the id of its process. `$1` is the file,
+/// `$2` the request, `$3` how often it writes that it is running. Each line is one write at the end of the file.
 const PASS: &str = r#"
 echo "b $SEXTON_PROCESS_ID $2 $$" >> "$1"
 i=0
@@ -38,22 +38,22 @@ while [ $i -lt "$3" ]; do i=$((i + 1)); sleep 0.01; echo "h $SEXTON_PROCESS_ID" 
 echo "e $SEXTON_PROCESS_ID $2" >> "$1"
 "#;
 
-/// What the file says of passes and requests. Of a request there is a line `q REQUEST` before it is made.
+/// The file's content about passes and requests. A request has a line `q REQUEST` before it is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Observations {
     begun: u64,
     whole: u64,
-    /// Who began last: its PID.
+    /// The PID of the pass that began last.
     newest: Option<u32>,
-    /// Requests behind which no whole pass has been seen.
+    /// Requests that have not been followed by a whole pass.
     open: BTreeSet<String>,
-    /// What must not be: lines of a pass behind the beginning of another, and processes that began twice.
+    /// Violations: lines of a pass after the beginning of another, and processes that began twice.
     wrong: Vec<String>,
 }
 
 impl Observations {
     fn read(file: &Path) -> Self {
-        // Before the first request, there is none.
+        // Before the first request, there is no file.
         Self::of(&std::fs::read_to_string(file).unwrap_or_default())
     }
 
@@ -61,7 +61,7 @@ impl Observations {
         let mut seen = Self::default();
         let mut passes = BTreeSet::new();
         let mut there = "";
-        // Requests that the pass that is there is for.
+        // The requests that the running pass covers.
         let mut before = BTreeSet::new();
         for line in text.lines() {
             match *line.split(' ').collect::<Vec<_>>() {
@@ -91,7 +91,7 @@ impl Observations {
     }
 }
 
-/// Who was killed, how often.
+/// How many of each were killed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     callers: u64,
@@ -124,7 +124,7 @@ struct Lease {
     killed: Killed,
     /// Requests so far.
     asked: u64,
-    /// Of those, the ones that were acknowledged.
+    /// The acknowledged ones among them.
     acknowledged: BTreeSet<String>,
 }
 
@@ -142,7 +142,7 @@ impl Lease {
         }
     }
 
-    /// Makes a request, which is noted first; its name and its caller.
+    /// Makes a request, after noting it; returns its name and its caller.
     fn ask(&mut self, flags: &[&str]) -> (String, Child) {
         self.asked += 1;
         let request = self.asked.to_string();
@@ -150,7 +150,7 @@ impl Lease {
         let file = file.append(true).create(true).open(&self.file);
         let line = format!("q {request}\n");
         let wrote = file.and_then(|mut file| file.write_all(line.as_bytes()));
-        wrote.expect("there is room");
+        wrote.expect("the disk has space");
         let mut command = sexton();
         command.env("SEXTON_DATA", self.host.data());
         let period = format!("{PERIOD}ms");
@@ -159,11 +159,14 @@ impl Lease {
         command.arg(&self.file).arg(&request);
         command.arg(self.chance.below(8).to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn().expect("it runs");
+        let child = command
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command starts");
         (request, child)
     }
 
-    /// Two callers that wait for their passes and two that do not, and kills among them; then all that was asked for comes to pass.
+    /// Two callers that wait for their passes and two that do not, and kills among them; then all requests are fulfilled.
     fn round(&mut self) {
         let mut waiting = vec![self.ask(&[]).1, self.ask(&[]).1];
         let detached = [self.ask(&["--detach"]), self.ask(&["--detach"])];
@@ -172,12 +175,12 @@ impl Lease {
             self.kill(&mut waiting);
         }
         for (request, mut caller) in detached {
-            if caller.wait().expect("it is ours").success() {
+            if caller.wait().expect("our child").success() {
                 self.acknowledged.insert(request);
             }
         }
         for mut caller in waiting {
-            // How one ends whose coordinator was killed is not asked here.
+            // The end of a caller whose coordinator was killed is not checked here.
             drop(caller.wait());
         }
         until("every request is followed by a whole pass", || {
@@ -191,19 +194,16 @@ impl Lease {
         });
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "when a kill falls is for chance to say"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the moments of kills are random")]
     fn pause(&mut self) {
         std::thread::sleep(Duration::from_millis(self.chance.below(120)));
     }
 
-    /// kill -9 of one of them.
+    /// Kills one of them with SIGKILL.
     fn kill(&mut self, callers: &mut [Child]) {
         match self.chance.below(6) {
             0 => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server").kill();
                 self.daemon = Some(self.host.start());
                 self.killed.coordinators += 1;
             }
@@ -212,10 +212,10 @@ impl Lease {
                 self.killed.keepers += 1;
             }
             2 | 3 => {
-                let nth = usize::try_from(self.chance.below(2)).expect("it is small");
+                let nth = usize::try_from(self.chance.below(2)).expect("a small number");
                 let caller = callers.get_mut(nth).expect("there are two");
-                let is_running = caller.try_wait().expect("it is ours").is_none();
-                // It may have ended between the two.
+                let is_running = caller.try_wait().expect("our child").is_none();
+                // It may have ended in between.
                 drop(caller.kill());
                 self.killed.callers += u64::from(is_running);
             }
@@ -238,15 +238,15 @@ impl Lease {
         argv.is_some_and(is_pass) && pidfd.signal(9).is_ok()
     }
 
-    /// Ends the coordinator, and reads in the journal when each pass began: no two within one period. How many did.
+    /// Ends the coordinator, and reads from the journal when each pass began: no two within one period. Returns their number.
     fn judge(mut self) -> (Observations, Killed, u64) {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
         replay.args(["replay", "--actor", "lease", "--json"]);
         replay.arg(self.host.data());
-        let [log, _] = ended(replay.output().expect("it runs"), 0);
+        let [log, _] = ended(replay.output().expect("the command runs"), 0);
         let records = log.lines().map(|line| {
-            let record: Value = serde_json::from_str(line).expect("it is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             record
         });
         let begun: Vec<u64> = records.filter_map(|record| began(&record)).collect();
@@ -260,13 +260,13 @@ impl Lease {
         let seen = Observations::read(&self.file);
         assert!(
             seen.begun <= begun.len() as u64,
-            "each began by the journal"
+            "the journal has each beginning"
         );
         (seen, self.killed, self.acknowledged.len() as u64)
     }
 }
 
-/// When a pass of the lease began, if this record says that one did.
+/// When a pass of the lease began, if this record is about a beginning.
 fn began(record: &Value) -> Option<u64> {
     let steps = record.pointer("/outcome/changed/steps")?.as_array()?;
     let is_beginning = |step: &Value| step.pointer("/1/began").is_some();
@@ -279,7 +279,7 @@ fn every_request_is_followed_by_a_whole_pass_whoever_is_killed() {
     let rounds = lives::kills(ROUNDS, ROUNDS);
     let (mut done, mut seed) = (0, lives::seed());
     let mut all = Killed::default();
-    // Who is killed is for chance to say, and whether it still runs then for the machine.
+    // The victim is random, and whether it is still running depends on the machine.
     let is_enough =
         |all: Killed| all.callers > 0 && all.passes > 0 && all.coordinators > 0 && all.keepers > 0;
     while done < rounds || !is_enough(all) {
@@ -309,7 +309,7 @@ fn the_judge_finds_overlaps_second_launches_and_requests_without_a_pass() {
     let well = Observations::of("q 1\nb p 1 7\nq 2\ne p 1\nb r 2 8\nb s 2 9\nh s\ne s 2\n");
     assert_eq!((well.begun, well.whole, well.newest), (3, 2, Some(9)));
     assert_eq!((well.open.len(), well.wrong.len()), (0, 0), "{well:?}");
-    // A pass that had begun before the request is none that follows it, nor is one that was killed.
+    // A pass that had begun before the request does not count as following it, nor does one that was killed.
     for text in ["b p 1 7\nq 2\ne p 1\n", "q 2\nb p 2 7\n"] {
         let open = Observations::of(text).open;
         assert_eq!(open, BTreeSet::from(["2".to_owned()]), "{text}");

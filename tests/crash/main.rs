@@ -1,4 +1,4 @@
-//! The real program, killed under load from either protocol: what it acknowledged is there.
+//! The real program, killed under load from either protocol: everything acknowledged is there afterwards.
 
 #![cfg(feature = "cli")]
 

@@ -1,4 +1,4 @@
-//! An audit of a node that somebody else has made disagree: what nothing in it would do.
+//! An audit of a node that was manipulated from outside: its own code would not cause these disagreements.
 
 use sexton::actors::dispatch::Task;
 use sexton::actors::process::{LaunchAs, Launching, Message as ToProcesses, Spec};
@@ -22,15 +22,18 @@ fn launching(argv: &[&str]) -> Launching {
     }
 }
 
-/// A process that was launched for an attempt which the tasks' actor never heard of: it would run for ever.
+/// A process that was launched for an attempt which the tasks' actor does not know: it would run forever.
 #[test]
 fn a_process_of_no_attempt_is_found_and_stopped() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let mut config = Config::at(files.path().join("data"));
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let handle = node.handle();
-    assert_eq!(block_on(handle.audit()).expect("it looks").found, []);
+    assert_eq!(
+        block_on(handle.audit()).expect("the node answers").found,
+        []
+    );
 
     let id = ProcessId(0x0192_f5e0_0000_7000_8000_0000_0000_0001);
     let launch = LaunchAs {
@@ -40,10 +43,10 @@ fn a_process_of_no_attempt_is_found_and_stopped() {
     };
     let launch = ToProcesses::LaunchAs(Box::new(launch));
     let told = handle.actors().process.call(vec![Item::Message(launch)]);
-    block_on(told).expect("it runs");
-    block_on(handle.processes().started(id)).expect("it runs");
+    block_on(told).expect("the node answers");
+    block_on(handle.processes().started(id)).expect("the node answers");
 
-    let audit = block_on(handle.audit()).expect("it looks");
+    let audit = block_on(handle.audit()).expect("the node answers");
     let kinds: Vec<_> = audit
         .found
         .iter()
@@ -51,7 +54,7 @@ fn a_process_of_no_attempt_is_found_and_stopped() {
         .collect();
     assert_eq!(kinds, [("unattended", false)], "{audit:?}");
     assert_eq!(audit.left.len(), 1);
-    let audit = block_on(handle.audit_and_mend()).expect("it looks");
+    let audit = block_on(handle.audit_and_mend()).expect("the node answers");
     let kinds: Vec<_> = audit
         .found
         .iter()
@@ -59,6 +62,9 @@ fn a_process_of_no_attempt_is_found_and_stopped() {
         .collect();
     assert_eq!(kinds, [("unattended", true)], "{audit:?}");
     block_on(handle.processes().ended(id)).expect("it is stopped");
-    assert_eq!(block_on(handle.audit()).expect("it looks").found, []);
-    node.stop().expect("it stops");
+    assert_eq!(
+        block_on(handle.audit()).expect("the node answers").found,
+        []
+    );
+    node.stop().expect("the node stops");
 }

@@ -12,10 +12,10 @@ const BEGAN: Timestamp = Timestamp(1_000_000_000_000);
 const DAY_MS: u64 = 86_400_000;
 
 fn once() -> QueueName {
-    "once".try_into().expect("it is a name")
+    "once".try_into().expect("a valid name")
 }
 
-/// A node whose clock shows so many days after the beginning.
+/// A node whose clock shows this many days after the beginning.
 fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     let clock = ManualClock::at(BEGAN.plus_ms(days * DAY_MS));
     let mut config = Config::at(data);
@@ -25,15 +25,15 @@ fn open(data: &Path, days: u64) -> (Node, ManualClock) {
         ..TypeRules::default()
     };
     config.rules.queue.types.insert("once".to_owned(), rules);
-    (Node::open(config).expect("it opens"), clock)
+    (Node::open(config).expect("the directory opens"), clock)
 }
 
-/// A job that is abandoned and would be pruned after a week, and one that is ready in an hour.
+/// A job that is abandoned and would be pruned after a week, and one that becomes ready in an hour.
 fn abandon(queues: &Queues) {
     block_on(async {
         let put = Put::new(once(), Body::new(b"fails".as_slice()));
-        queues.put(put).await.expect("it is added");
-        let claim = queues.pop(&[once()]).await.expect("it is asked");
+        queues.put(put).await.expect("the job is added");
+        let claim = queues.pop(&[once()]).await.expect("a request arrives");
         let claim = claim.expect("there is a job");
         let given = queues.release(claim.id, claim.token, (0, None)).await;
         given.expect("it is abandoned");
@@ -41,17 +41,17 @@ fn abandon(queues: &Queues) {
             delay_ms: 3_600_000,
             ..Put::new(once(), Body::new(b"later".as_slice()))
         };
-        queues.put(later).await.expect("it is added");
+        queues.put(later).await.expect("the job is added");
     });
 }
 
 fn counts(node: &Node) -> Counts {
-    block_on(node.handle().queues().counts(&once())).expect("it answers")
+    block_on(node.handle().queues().counts(&once())).expect("the node answers")
 }
 
 fn ahead(node: &Node) -> Option<u64> {
     let status = block_on(node.handle().status());
-    status.expect("it runs").clock_ahead_ms
+    status.expect("the node answers").clock_ahead_ms
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
     let (node, _) = open(files.path(), 0);
     abandon(&node.handle().queues());
     assert_eq!(ahead(&node), None);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
     let (node, _) = open(files.path(), 30);
     assert_eq!(ahead(&node), Some(30 * DAY_MS));
     let found = counts(&node);
@@ -69,20 +69,20 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
         (1, 1),
         "a delay is over, nothing is pruned"
     );
-    node.stop().expect("it stops");
-    // A start that is not far ahead of that one is in doubt as well: nobody has confirmed anything.
+    node.stop().expect("the node stops");
+    // A start that is not far ahead of the previous one is also in doubt, because the clock has not been confirmed.
     let (node, clock) = open(files.path(), 31);
     assert_eq!(counts(&node).abandoned, 1);
     assert_eq!(ahead(&node), Some(31 * DAY_MS));
     clock.advance(Duration::from_mins(30));
     assert_eq!(counts(&node).abandoned, 1);
     assert_eq!(block_on(node.handle().believe_clock()), Ok(true));
-    until("what is past its date is pruned", || {
+    until("the old job is pruned", || {
         (counts(&node).abandoned == 0).then_some(())
     });
     assert_eq!(ahead(&node), None);
     assert_eq!(block_on(node.handle().believe_clock()), Ok(false));
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
@@ -90,15 +90,15 @@ fn a_clock_that_is_set_right_again_has_removed_nothing() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = open(files.path(), 0);
     abandon(&node.handle().queues());
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
     let (node, clock) = open(files.path(), 3000);
     assert_eq!(counts(&node).abandoned, 1);
-    clock.set_offset_ms(-i64::try_from(2999 * DAY_MS).expect("it is small"));
+    clock.set_offset_ms(-i64::try_from(2999 * DAY_MS).expect("a small number"));
     until("the step is noticed", || {
         ahead(&node).is_none().then_some(())
     });
     assert_eq!(counts(&node).abandoned, 1, "its week is not over");
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn an_hour_without_a_step_confirms_a_clock_also_one_that_stepped_while_it_ran() 
     let files = tempfile::tempdir().expect("a temporary directory");
     let (node, clock) = open(files.path(), 0);
     abandon(&node.handle().queues());
-    let days = |days: u64| i64::try_from(days * DAY_MS).expect("it is small");
+    let days = |days: u64| i64::try_from(days * DAY_MS).expect("a small number");
     clock.set_offset_ms(days(1));
     until("the step is noticed", || {
         (counts(&node).ready == 1).then_some(())
@@ -123,8 +123,8 @@ fn an_hour_without_a_step_confirms_a_clock_also_one_that_stepped_while_it_ran() 
     clock.advance(Duration::from_secs(3590));
     assert_eq!(counts(&node).abandoned, 1, "it has stepped within the hour");
     clock.advance(Duration::from_secs(10));
-    until("it is believed", || {
+    until("the clock is believed", || {
         (counts(&node).abandoned == 0).then_some(())
     });
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }

@@ -1,4 +1,4 @@
-//! The examples, run as they stand: what they print is what is written here.
+//! The examples, run unchanged: their output is compared with the texts here.
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example`")]
 #[cfg(feature = "replay")]
@@ -13,7 +13,7 @@ mod service;
 #[path = "../../examples/jobs.rs"]
 mod jobs;
 
-/// What an example printed.
+/// The output of an example.
 fn printed<E: std::fmt::Debug>(run: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> String {
     let mut out = Vec::new();
     run(&mut out).expect("the example ends well");

@@ -1,5 +1,5 @@
-//! Jobs as types, and workers of the program's own process: what becomes of a job that fails, panics, takes long, or is lost, and
-//! how workers end.
+//! Jobs as types, and workers of the program's own process: jobs that fail, panic, take long, or are lost, and how workers
+//! end.
 
 use crate::patience::until;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ impl Job for Odd {
 
     async fn run(self, attempt: Attempt) -> Result<(), JobError> {
         RUN.lock()
-            .expect("nobody panics with it")
+            .expect("not poisoned")
             .push((self.number, attempt.number()));
         match self.number {
             0 => Ok(()),
@@ -47,11 +47,14 @@ impl Job for Odd {
 
 #[test]
 fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
     let ids = [0, 1, 2, 3, 4].map(|number| block_on(queues.push(&Odd { number })));
-    let [done, odd, even, later, wrong] = ids.map(|id| id.expect("it is taken"));
-    let workers = node.handle().work::<Odd>(1).expect("it begins");
+    let [done, odd, even, later, wrong] = ids.map(|id| id.expect("the node answers"));
+    let workers = node
+        .handle()
+        .work::<Odd>(1)
+        .expect("a worker can be started");
     until_gone(&queues, done);
     let failed = |id| {
         until("it was tried", || {
@@ -66,11 +69,11 @@ fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
     let view = failed(later);
     assert_eq!((said(&view).as_str(), view.attempts), ("not today", 0));
     assert_eq!(said(&failed(wrong)), "invalid digit found in string");
-    // What is no such job has failed, too.
-    let queue = QueueName::new(b"odd").expect("a name");
+    // A body that does not decode has failed, too.
+    let queue = QueueName::new(b"odd").expect("a valid name");
     let put =
         sexton::actors::queue::Put::new(queue, sexton::actors::queue::Body::new(b"{}".as_slice()));
-    let other = block_on(queues.put(put)).expect("it is taken").id;
+    let other = block_on(queues.put(put)).expect("the node answers").id;
     let words = said(&failed(other));
     assert!(words.contains("not a job of the type odd"), "{words}");
     block_on(workers.end());
@@ -101,23 +104,32 @@ impl Job for Slow {
 
 #[test]
 fn workers_that_end_finish_what_runs_and_begin_nothing() {
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
-    let [first, second] = [(); 2].map(|()| block_on(queues.push(&Slow)).expect("it is taken"));
-    let workers = node.handle().work::<Slow>(1).expect("it begins");
+    let [first, second] = [(); 2].map(|()| block_on(queues.push(&Slow)).expect("the node answers"));
+    let workers = node
+        .handle()
+        .work::<Slow>(1)
+        .expect("a worker can be started");
     until("it runs", || {
         (BEGUN.load(Ordering::SeqCst) == 1).then_some(())
     });
     let ending = std::thread::Builder::new().spawn(move || block_on(workers.end()));
     let ending = ending.expect("a thread");
-    until("it hears of the end", || {
+    until("it is notified of the end", || {
         SAW_STOP.load(Ordering::SeqCst).then_some(())
     });
-    assert_eq!(job(&queues, first).expect("it runs").phase, Phase::Claimed);
+    assert_eq!(
+        job(&queues, first).expect("the job exists").phase,
+        Phase::Claimed
+    );
     GATE.store(true, Ordering::SeqCst);
-    ending.join().expect("it ends");
-    assert!(job(&queues, first).is_none(), "it came to its end");
-    assert_eq!(job(&queues, second).expect("it waits").phase, Phase::Ready);
+    ending.join().expect("the thread ends");
+    assert!(job(&queues, first).is_none(), "it is completed");
+    assert_eq!(
+        job(&queues, second).expect("the job exists").phase,
+        Phase::Ready
+    );
     assert_eq!(BEGUN.load(Ordering::SeqCst), 1);
 }
 
@@ -141,22 +153,25 @@ impl Job for Last {
 
 #[test]
 fn a_drain_lets_what_runs_end_and_begins_nothing() {
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let (handle, queues) = (node.handle(), node.handle().queues());
-    let [first, second] = [(); 2].map(|()| block_on(queues.push(&Last)).expect("it is taken"));
-    let workers = handle.work::<Last>(1).expect("it begins");
+    let [first, second] = [(); 2].map(|()| block_on(queues.push(&Last)).expect("the node answers"));
+    let workers = handle.work::<Last>(1).expect("a worker can be started");
     until("it runs", || {
         (LAST_BEGUN.load(Ordering::SeqCst) == 1).then_some(())
     });
-    block_on(handle.begin_drain(Drain::Queues)).expect("it runs");
-    assert_eq!(job(&queues, first).expect("it runs").phase, Phase::Claimed);
+    block_on(handle.begin_drain(Drain::Queues)).expect("the node answers");
+    assert_eq!(
+        job(&queues, first).expect("the job exists").phase,
+        Phase::Claimed
+    );
     LAST_GATE.store(true, Ordering::SeqCst);
     block_on(handle.drained()).expect("nothing is left");
-    assert!(job(&queues, first).is_none(), "it came to its end");
-    // The worker has heard of it.
+    assert!(job(&queues, first).is_none(), "it is completed");
+    // The worker was notified.
     block_on(workers.end());
     assert_eq!(LAST_BEGUN.load(Ordering::SeqCst), 1);
-    let left = block_on(queues.job(second)).expect("it waits");
+    let left = block_on(queues.job(second)).expect("the job exists");
     assert_eq!(left.phase, Phase::Ready);
 }
 
@@ -185,16 +200,16 @@ fn a_job_that_takes_longer_than_its_claim_keeps_it() {
     };
     let mut config = Config::in_memory();
     config.rules.queue.types.insert("long".to_owned(), rules);
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
-    let id = block_on(queues.push(&Long)).expect("it is taken");
+    let id = block_on(queues.push(&Long)).expect("the node answers");
     let _workers = node.handle().work::<Long>(2).expect("they begin");
-    until("it says how far it is", || {
+    until("its progress is shown", || {
         let progress = job(&queues, id)?.progress?;
         (progress.percent == Some(40)).then_some(())
     });
     until_gone(&queues, id);
-    assert_eq!(TRIES.load(Ordering::SeqCst), 1, "nobody else had it");
+    assert_eq!(TRIES.load(Ordering::SeqCst), 1, "no other worker had it");
 }
 
 #[derive(Serialize, Deserialize)]
@@ -228,16 +243,19 @@ fn a_job_whose_claim_is_lost_is_dropped() {
         ..TypeRules::default()
     };
     config.rules.queue.types.insert("endless".to_owned(), rules);
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
-    let put = put_of(&Endless).expect("it can be written");
+    let put = put_of(&Endless).expect("a writable file");
     let queue = put.queue.clone();
-    block_on(queues.put(put)).expect("it is taken");
-    let workers = node.handle().work::<Endless>(1).expect("it begins");
+    block_on(queues.put(put)).expect("the node answers");
+    let workers = node
+        .handle()
+        .work::<Endless>(1)
+        .expect("a worker can be started");
     until("it runs", || {
         (ENDLESS.load(Ordering::SeqCst) == 1).then_some(())
     });
-    block_on(queues.flush(&queue)).expect("it is asked");
+    block_on(queues.flush(&queue)).expect("the node answers");
     until("it is dropped", || {
         (ENDLESS.load(Ordering::SeqCst) == 11).then_some(())
     });

@@ -1,4 +1,4 @@
-//! The typed leases of an embedded node: a program that runs its passes itself.
+//! The typed leases of an embedded node: a program that runs its own passes.
 
 use sexton::actors::lease::{Claim, Refused, Requesting, Setting, Turn};
 use sexton::actors::lock::Name;
@@ -11,12 +11,12 @@ fn name() -> Name {
     "k".try_into().expect("a short name")
 }
 
-/// A node with a lease whose period is as good as none.
+/// A node with a lease with practically no period.
 fn opened() -> (Node, Handle, Leases) {
     let node = Node::open(Config::in_memory()).expect("a node in memory opens");
     let handle = node.handle();
     let leases = handle.leases();
-    block_on(leases.set(&name(), Setting::Period(1))).expect("it is set");
+    block_on(leases.set(&name(), Setting::Period(1))).expect("the node accepts the setting");
     (node, handle, leases)
 }
 
@@ -33,7 +33,7 @@ fn claim(waits: bool) -> Requesting {
     }
 }
 
-/// Polls once: what is sent goes out, and nothing is waited for.
+/// Polls once: the request is sent, and nothing is waited for.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -41,38 +41,38 @@ fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 #[test]
 fn a_pass_is_had_by_one_and_passes_on_to_who_waits() {
     let (_node, _, leases) = opened();
-    let (first, requested) = block_on(leases.claim(claim(true))).expect("it is free");
+    let (first, requested) = block_on(leases.claim(claim(true))).expect("the lock is free");
     let first = first.expect("its turn has come");
     assert_eq!((requested.turn, requested.pass()), (Turn::Current, 1));
     let second = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| block_on(leases.claim(claim(true))));
-        while block_on(leases.totals()).expect("it runs").waiting == 0 {
+        while block_on(leases.totals()).expect("the node answers").waiting == 0 {
             std::thread::yield_now();
         }
-        let (none, third) = block_on(leases.claim(claim(true))).expect("it is answered");
+        let (none, third) = block_on(leases.claim(claim(true))).expect("the request is answered");
         assert_eq!((none, third.turn), (None, Turn::NotNeeded));
         let finished = block_on(leases.finish(&name(), first, 0)).expect("it is its pass");
         assert_eq!(finished.lease.whole, 1);
-        waiter.join().expect("it does not panic")
+        waiter.join().expect("no panic")
     });
-    let (second, _) = second.expect("it is answered");
+    let (second, _) = second.expect("the request is answered");
     let second = second.expect("its turn has come");
-    assert!(second > first, "tokens only grow");
+    assert!(second > first, "tokens only increase");
     let stale = block_on(leases.finish(&name(), first, 0));
     assert_eq!(stale, Err(LeaseError::Refused(Refused::StaleToken)));
     let its_name = name();
     let whole = leases.whole(&its_name, 2);
     block_on(leases.finish(&name(), second, 0)).expect("it is its pass");
-    assert_eq!(block_on(whole).expect("it runs").lease.whole, 2);
+    assert_eq!(block_on(whole).expect("the node answers").lease.whole, 2);
 }
 
 #[test]
 fn a_place_goes_with_the_future_that_waits_for_its_turn() {
     let (_node, _, leases) = opened();
-    block_on(leases.claim(claim(true))).expect("it is free");
-    let next = || block_on(leases.totals()).expect("it runs").waiting;
+    block_on(leases.claim(claim(true))).expect("the lock is free");
+    let next = || block_on(leases.totals()).expect("the node answers").waiting;
     {
-        let requested = block_on(leases.request(claim(true))).expect("it is answered");
+        let requested = block_on(leases.request(claim(true))).expect("the request is answered");
         assert_eq!((requested.turn, next()), (Turn::Next, 1));
         let name = name();
         let mut turn = pin!(leases.turn(&name, &requested));
@@ -87,14 +87,14 @@ fn a_place_goes_with_the_future_that_waits_for_its_turn() {
 #[test]
 fn a_drain_begins_no_pass_and_waits_for_the_one_that_runs() {
     let (_node, handle, leases) = opened();
-    let (token, _) = block_on(leases.claim(claim(true))).expect("it is free");
-    block_on(handle.begin_drain(Drain::Leases)).expect("it runs");
+    let (token, _) = block_on(leases.claim(claim(true))).expect("the lock is free");
+    block_on(handle.begin_drain(Drain::Leases)).expect("the node answers");
     assert_eq!(handle.draining().words(), ["passes"]);
     let refused = block_on(leases.claim(claim(true))).map(|(token, _)| token);
     assert_eq!(refused, Err(LeaseError::Refused(Refused::Draining)));
     let mut drained = pin!(handle.drained());
     assert!(begin(drained.as_mut()).is_pending());
-    assert_eq!(block_on(handle.left()).expect("it runs").passes, 1);
+    assert_eq!(block_on(handle.left()).expect("the node answers").passes, 1);
     let token = token.expect("its turn has come");
     block_on(leases.finish(&name(), token, 0)).expect("it is its pass");
     block_on(drained).expect("nothing is left");

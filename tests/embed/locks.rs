@@ -27,14 +27,14 @@ fn waiting(seconds: u16) -> Terms {
     }
 }
 
-/// How many hold or wait.
+/// The number of holders and waiters.
 fn count(locks: &Locks) -> usize {
     block_on(locks.list(None, u32::MAX))
         .expect("the node runs")
         .len()
 }
 
-/// Polls once: what is sent goes out, and nothing is waited for.
+/// Polls once: the request is sent, and nothing is waited for.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -48,8 +48,12 @@ fn a_lock_is_held_by_one_and_passes_on_to_who_waits() {
         block_on(locks.acquire(&bob, Terms::default())),
         Err(LockError::Held { place: 2 })
     );
-    assert_eq!(count(&locks), 1, "who does not wait leaves nothing");
-    // Whoever has the token needs no name.
+    assert_eq!(
+        count(&locks),
+        1,
+        "a request that does not wait leaves nothing"
+    );
+    // The token is enough; no owner is needed.
     let holder = entry("k", "");
     assert_eq!(
         block_on(locks.renew(&holder, Some(first))).unwrap().place,
@@ -63,7 +67,7 @@ fn a_lock_is_held_by_one_and_passes_on_to_who_waits() {
         block_on(locks.release(&alice, Some(first))).unwrap();
         waiter.join().unwrap().unwrap()
     });
-    assert!(second > first, "tokens only grow");
+    assert!(second > first, "tokens only increase");
     assert_eq!(
         block_on(locks.owner(&bob.key, &bob.index)),
         Ok(Some(Name::try_from("bob").unwrap()))
@@ -102,7 +106,7 @@ fn a_waiter_that_goes_away_is_withdrawn() {
     }
     while count(&locks) > 1 {}
     block_on(locks.release(&alice, Some(token))).unwrap();
-    assert_eq!(count(&locks), 0, "nobody inherits the lock");
+    assert_eq!(count(&locks), 0, "no waiter is left to inherit the lock");
 }
 
 #[test]
@@ -116,11 +120,11 @@ fn a_holder_is_told_of_its_loss() {
             assert!(begin(lost.as_mut()).is_pending());
         }
         block_on(locks.renew(&alice, Some(token))).unwrap();
-        assert!(begin(lost.as_mut()).is_pending(), "a renewal is no loss");
+        assert!(begin(lost.as_mut()).is_pending(), "a renewal is not a loss");
         block_on(locks.release(&alice, None)).unwrap();
         block_on(lost).unwrap();
     }
-    // Also when it is lost already, and when its time runs out.
+    // Also when it is already lost, and when it expires.
     block_on(locks.lost(&alice, token)).unwrap();
     let short = Terms {
         ttl: 1,
@@ -131,11 +135,11 @@ fn a_holder_is_told_of_its_loss() {
     assert_eq!(count(&locks), 0);
 }
 
-/// Lets many wait for one lock in one runtime, each giving it back at once; the tokens that they had.
+/// Makes many tasks wait for one lock in one runtime, each releasing it immediately; returns their tokens.
 fn wait_in_line(locks: &Locks) -> Vec<Token> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
-        .expect("a runtime can be made");
+        .expect("a runtime can be created");
     runtime.block_on(async {
         let waiters: Vec<_> = (0..WAITERS)
             .map(|number| {
@@ -150,7 +154,7 @@ fn wait_in_line(locks: &Locks) -> Vec<Token> {
             .collect();
         let mut tokens = Vec::new();
         for waiter in waiters {
-            let token = waiter.await.expect("it does not panic");
+            let token = waiter.await.expect("no panic");
             tokens.push(token.expect("its turn comes"));
         }
         tokens

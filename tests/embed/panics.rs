@@ -1,5 +1,5 @@
-//! Panics planted in a node that is in use: 64 clients over TCP, 40,000 entries held. Exactly the culprit fails; every
-//! other request is answered, and answered right; the state afterwards is what the clients know it to be.
+//! Panics planted in a node that is in use: 64 clients over TCP, 40,000 entries held. Exactly the request that caused the panic
+//! fails; every other request gets a right answer; the state afterwards is the one that the clients expect.
 
 use crate::lockserver::{self, Client, request};
 use crate::node;
@@ -28,14 +28,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const CLIENTS: usize = 64;
-/// Locks held while the panics come; each has an owner and a contender.
+/// Locks held during the panics; each has an owner and a contender.
 const LOCKS: usize = 20_000;
 /// Panics of each kind.
 const PANICS: usize = 20;
 /// How many commands go into one write while loading.
 const BURST: usize = 500;
 
-/// Key, index, owner: where an entry is.
+/// Key, index, owner: they identify an entry.
 type Place = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 fn place(key: &str, index: &str, owner: &str) -> Place {
@@ -50,8 +50,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Plants a panic wherever a message of the owner `culprit` comes to this stage; every tick is a culprit's, as
-/// nobody else's time runs out. Notes when it went off.
+/// Plants a panic wherever a message of the owner `culprit` reaches this stage; every tick counts as the culprit's, since
+/// no other entry expires. Records when it happened.
 fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     let struck = Arc::new(Mutex::new(None));
     let strike = Arc::clone(&struck);
@@ -85,9 +85,9 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     struck
 }
 
-/// One client under load, with commands of which it knows every answer; how many were answered.
+/// One client under load, with commands whose answers it can predict; returns the number of answers.
 fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
-    let mut client = Client::connect(address).expect("let in");
+    let mut client = Client::connect(address).expect("connected");
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {
         let mut asked = request(name, "a", name, (6000, 6000, 0));
@@ -96,14 +96,14 @@ fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
         asked.extend(lockserver::find_owner(name, "b"));
         asked.extend(lockserver::release(name, "a", name));
         asked.extend(lockserver::release(name, "*", name));
-        client.send(&asked).expect("it takes them");
+        client.send(&asked).expect("connected");
         let mut expected = vec![
             0,
             1,
             0,
             1,
             1,
-            u8::try_from(name.len()).expect("it is short"),
+            u8::try_from(name.len()).expect("a small number"),
         ];
         expected.extend(name.as_bytes());
         expected.extend([0, 1, 0, 1]);
@@ -120,9 +120,9 @@ fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
     rounds * 6 + 1
 }
 
-/// Makes owners and contenders, and tells what there is now.
+/// Creates owners and contenders, and returns them.
 fn load(address: SocketAddr) -> BTreeSet<Place> {
-    let mut client = Client::connect(address).expect("let in");
+    let mut client = Client::connect(address).expect("connected");
     let mut there = BTreeSet::new();
     let numbers: Vec<usize> = (0..LOCKS).collect();
     for burst in numbers.chunks(BURST) {
@@ -134,14 +134,14 @@ fn load(address: SocketAddr) -> BTreeSet<Place> {
                 there.insert(place(&key, &index, owner));
             }
         }
-        client.send(&asked).expect("it takes them");
+        client.send(&asked).expect("connected");
         let found = client.receive(burst.len() * 4).expect("answers");
         assert_eq!(found, [0, 1, 0, 2].repeat(burst.len()));
     }
     there
 }
 
-/// One panic, and the first request behind it: time from the one to the answer of the other.
+/// One panic, and the first request after it: the time from the panic to that answer.
 fn provoke(
     client: &mut Client,
     at: Stage,
@@ -154,16 +154,16 @@ fn provoke(
     let ttl = if at == Stage::Tick { 0 } else { 6000 };
     let mut asked = request(&key, &index, "culprit", (ttl, 0, 0));
     asked.extend(request(&key, &index, "next", (6000, 6000, 0)));
-    client.send(&asked).expect("it takes them");
+    client.send(&asked).expect("connected");
     let found = client.receive(4).expect("both are answered");
     let answered = now();
-    // The culprit of a tick is time itself: its request was granted, and the entry stays when time fails.
+    // The culprit of a tick is time itself: its request was granted, and the entry stays when the tick fails.
     let expected = if at == Stage::Tick {
         [0, 1, 0, 2]
     } else {
         [0, 0, 0, 1]
     };
-    assert_eq!(found, expected, "exactly the culprit fails");
+    assert_eq!(found, expected, "only the culprit fails");
     let struck = struck.lock().unwrap_or_else(PoisonError::into_inner).take();
     answered - struck.expect("the panic went off")
 }
@@ -177,7 +177,7 @@ fn there(handle: &Handle) -> BTreeSet<Place> {
     places.collect()
 }
 
-/// So many restarts and rebuilds in a period.
+/// The allowed restarts and rebuilds in a period.
 fn within(restarts_max: u32, rebuilds_max: u32, period_ms: u64) -> Rules {
     let within = |restarts_max| Intensity {
         restarts_max,
@@ -201,10 +201,7 @@ fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
 }
 
 /// Every panic, one after the other, while the clients work.
-#[expect(
-    clippy::print_stdout,
-    reason = "the times are what people want to see of this test"
-)]
+#[expect(clippy::print_stdout, reason = "the times are of interest")]
 fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -212,7 +209,7 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
             .iter()
             .map(|name| threads.spawn(|| work(address, name, &stop)))
             .collect();
-        let mut client = Client::connect(address).expect("let in");
+        let mut client = Client::connect(address).expect("connected");
         for at in [Stage::Decide, Stage::Tick, Stage::Commit] {
             let struck = plant(handle, at);
             let mut times: Vec<Duration> = (0..PANICS)
@@ -234,18 +231,18 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
     });
 }
 
-/// What the node says of the panics behind it.
+/// The node's report of the earlier panics.
 fn accounts_for_them(handle: &Handle) -> Option<Digest> {
     let status = node::wait(handle.status()).expect("the node runs");
     let actors = status.actors.iter();
     let (locks, others): (Vec<_>, Vec<_>) = actors.partition(|it| it.status.name == "lock");
     let [lock] = locks.as_slice() else {
-        panic!("one actor of locks, not {locks:?}")
+        panic!("expected one lock actor, not {locks:?}")
     };
     assert_eq!(
         others.len() + 1,
         actors::names().len(),
-        "every actor is there"
+        "every actor is listed"
     );
     let none = |it: &&ActorReport| it.panics.restarts == 0 && it.panics.rebuilds == 0;
     assert!(
@@ -287,16 +284,16 @@ fn exactly_the_culprit_fails() {
     }
     assert!(
         there(&handle) == expected,
-        "the state is what the clients know it to be"
+        "the state is as the clients expect"
     );
 
     let digest = accounts_for_them(&handle);
-    node.stop().expect("it stops in order");
+    node.stop().expect("a clean stop");
     let past = past::read::<LockMachine>(files.path());
     assert_eq!(
         digest,
         Some(past.machine().digest()),
-        "a replay comes to the same"
+        "a replay gives the same state"
     );
     assert_eq!(
         past.entries
@@ -304,11 +301,12 @@ fn exactly_the_culprit_fails() {
             .filter(|entry| culprit_of(&entry.message))
             .count(),
         PANICS,
-        "only those of the ticks"
+        "only the items of the ticks"
     );
 }
 
-/// Plants one panic at this stage, whatever is being done; whether it went off. One at `Resume` needs another before it.
+/// Plants one panic at this stage, and tries everything that may reach it; returns whether it happened. A panic at `Resume` needs
+/// another before it.
 fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
     let struck = Arc::new(AtomicBool::new(false));
     let strike = Arc::clone(&struck);
@@ -336,14 +334,14 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
     for at in [Stage::Keeping, Stage::Due, Stage::Watch, Stage::Resume] {
         let [held, over, next] = ["held", "over", "next"].map(|what| format!("{what} {at:?}"));
         let held = entry(&held, "alice");
-        let token = node::wait(locks.acquire(&held, Terms::default())).expect("it is free");
+        let token = node::wait(locks.acquire(&held, Terms::default())).expect("the lock is free");
         let struck = plant_once(&handle, at);
-        // This request may be the one that fails. A wait begins, and time has to act.
+        // This request may be the one that fails. A wait begins, and a tick must act.
         drop(node::wait(locks.acquire(&entry(&over, "alice"), brief)));
         {
             let mut lost = pin!(locks.lost(&held, token));
             let mut context = Context::from_waker(Waker::noop());
-            // The answer may be there already if the wait itself panicked.
+            // The answer may already have arrived if the wait itself panicked.
             let is_pending = lost.as_mut().poll(&mut context).is_pending();
             assert!(is_pending || at == Stage::Watch, "{at:?}");
             let got = node::wait(locks.acquire(&entry(&next, "alice"), Terms::default()));
@@ -351,7 +349,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         }
         assert!(struck.load(Ordering::Relaxed), "nothing panicked in {at:?}");
         let renewed = node::wait(locks.renew(&held, Some(token)));
-        renewed.expect("what was held before is held");
+        renewed.expect("locks that were held before are held");
     }
     let status = node::wait(handle.status()).expect("the node runs");
     let lock = status
@@ -359,12 +357,12 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         .iter()
         .find(|actor| actor.status.name == "lock");
     let digest = lock.expect("it is one of them").status.digest;
-    node.stop().expect("it stops in order");
+    node.stop().expect("a clean stop");
     let past = past::read::<LockMachine>(files.path());
     assert_eq!(digest, Some(past.machine().digest()));
 }
 
-/// Blocks the core amid this message to queues, and amid whatever time does to them, of which it tells first.
+/// Blocks the core during this message to queues, and during ticks of queues, which it reports first.
 #[expect(clippy::disallowed_methods, reason = "a thread is blocked by sleeping")]
 fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     let (blocked, is_blocked) = mpsc::channel();
@@ -384,10 +382,10 @@ fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     is_blocked
 }
 
-/// The timers of two actors end while the core is blocked, and between the two a request makes the one panic.
+/// The timers of two actors end while the core is blocked, and between the two a request makes one of them panic.
 #[expect(
     clippy::disallowed_methods,
-    reason = "what is tested is an order of timers, which a blocked thread brings about"
+    reason = "a blocked thread produces the order of timers under test"
 )]
 fn panic_before_a_timer() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -406,13 +404,13 @@ fn panic_before_a_timer() {
         delay_ms: 900,
         ..put("late")
     };
-    node::wait(queues.put(late)).expect("it is added");
+    node::wait(queues.put(late)).expect("the node adds it");
     let brief = Terms {
         ttl: 1,
         ..Terms::default()
     };
     let held = Entry::new("held", "alice").expect("names are short");
-    node::wait(locks.acquire(&held, brief)).expect("it is free");
+    node::wait(locks.acquire(&held, brief)).expect("the lock is free");
     std::thread::scope(|threads| {
         std::thread::sleep(Duration::from_millis(850));
         threads.spawn(|| node::wait(queues.put(put("slow"))));
@@ -422,13 +420,13 @@ fn panic_before_a_timer() {
         failed.expect_err("it panics");
     });
     let served = Entry::new("other", "alice").expect("names are short");
-    node::wait(locks.acquire(&served, Terms::default())).expect("the actor is there again");
-    node.stop().expect("it stops in order");
+    node::wait(locks.acquire(&served, Terms::default())).expect("the actor is running again");
+    node.stop().expect("a clean stop");
 }
 
 #[test]
 fn a_timer_that_ends_behind_a_panic_waits_for_the_rebuild() {
-    // In every third or so it comes to that.
+    // About one try in three has this order.
     std::thread::scope(|threads| {
         for _ in 0..12 {
             threads.spawn(panic_before_a_timer);
@@ -437,14 +435,14 @@ fn a_timer_that_ends_behind_a_panic_waits_for_the_rebuild() {
 }
 
 fn name(queue: &str) -> QueueName {
-    queue.try_into().expect("it is a name")
+    queue.try_into().expect("a valid name")
 }
 
 fn culprit_of(message: &Message) -> bool {
     matches!(message, Message::Request { owner, .. } | Message::Acquire { owner, .. } if owner.as_bytes() == b"culprit")
 }
 
-/// Every way in ends with an error, soon, and nothing waits for ever.
+/// Every kind of request ends with an error, soon, and nothing waits forever.
 fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
     let handle = node.handle();
     let reason = node::wait(node.halted());
@@ -452,7 +450,7 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
     let asked = vec![Item::<LockMachine>::Query(Query::Counts)];
     assert!(
         node::wait(handle.locks().batch(asked)).is_err(),
-        "a handle says that the node stopped"
+        "a handle reports that the node stopped"
     );
     assert!(
         node::wait(handle.status()).is_err()
@@ -460,13 +458,13 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
     );
     assert!(
         node::wait(handle.drain(Drain::All)).is_err(),
-        "nothing can be waited for any more"
+        "new waits are refused"
     );
     for client in &mut clients {
-        // The server may have ended it before.
+        // The server may have closed it before.
         drop(client.send(&lockserver::find_owner("k", "i")));
         match client.receive_all() {
-            Ok(rest) => assert!(rest.is_empty(), "nothing is answered any more"),
+            Ok(rest) => assert!(rest.is_empty(), "requests are no longer answered"),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it ends"),
         }
     }
@@ -478,8 +476,8 @@ fn too_many_panics_halt_the_node() {
     let seldom = within(3, 1, 3_600_000);
     let (node, address) = durable(&files, seldom);
     let handle = node.handle();
-    let mut client = Client::connect(address).expect("let in");
-    let mut idle = Client::connect(address).expect("let in");
+    let mut client = Client::connect(address).expect("connected");
+    let mut idle = Client::connect(address).expect("connected");
     assert_eq!(
         idle.number(&request("k", "i", "alice", (6000, 60, 0)))
             .expect("an answer"),
@@ -494,25 +492,25 @@ fn too_many_panics_halt_the_node() {
         let waits = threads.spawn(move || node::wait(draining.drain(Drain::All)));
         while there_is_room(&mut idle) {}
         let culprit = request("one", "more", "culprit", (6000, 60, 0));
-        client.send(&culprit).expect("it takes them");
+        client.send(&culprit).expect("connected");
         halted(&node, vec![client, idle], "lock panics too often");
         assert!(
-            waits.join().expect("it does not panic").is_err(),
-            "who waited is told"
+            waits.join().expect("no panic").is_err(),
+            "waiting clients are answered"
         );
     });
     assert!(matches!(node.stop(), Err(Halt::Panics(_))));
     let (node, address) = durable(&files, Rules::default());
-    let mut client = Client::connect(address).expect("let in");
+    let mut client = Client::connect(address).expect("connected");
     assert_eq!(
         client.owner("k", "i").expect("an answer"),
         b"alice",
         "nothing acknowledged is lost"
     );
-    node.stop().expect("it stops in order");
+    node.stop().expect("a clean stop");
 }
 
-/// Whether a newcomer is still let in, which ends when a drain is in force.
+/// Whether new connections are still accepted, which ends when a drain is in force.
 fn there_is_room(client: &mut Client) -> bool {
     client
         .number(&request("probe", "", "p", (0, 0, 0)))
@@ -527,11 +525,11 @@ fn a_commit_that_panics_halts_a_node_without_files() {
         ..Config::in_memory()
     });
     drop(plant(&node.handle(), Stage::Commit));
-    let mut client = Client::connect(address).expect("let in");
-    let idle = Client::connect(address).expect("let in");
+    let mut client = Client::connect(address).expect("connected");
+    let idle = Client::connect(address).expect("connected");
     client
         .send(&request("k", "i", "culprit", (60, 60, 0)))
-        .expect("it takes them");
+        .expect("connected");
     halted(
         &node,
         vec![client, idle],

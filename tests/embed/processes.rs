@@ -41,19 +41,23 @@ fn register(processes: &Processes, registering: Registering) -> Result<RecordVie
 #[test]
 fn a_chain_is_as_deep_as_it_may_be_and_no_deeper() {
     const LONGEST: u32 = 1001;
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let processes = node.handle().processes();
     let mut chain: Vec<ProcessId> = Vec::new();
     for number in 0..LONGEST {
         // A parent and its child are on the same machine.
         let asked = registering(2 * number + 1, "worker", chain.last().copied());
-        chain.push(register(&processes, asked).expect("there is room").id);
+        chain.push(
+            register(&processes, asked)
+                .expect("the limit is not reached")
+                .id,
+        );
     }
     let below = registering(4001, "worker", chain.last().copied());
     let refused = register(&processes, below).expect_err("it is too deep");
     assert_eq!(refused, ProcessError::Refused(Refused::TooDeep));
     let (first, last) = (chain[0], chain[chain.len() - 1]);
-    let above = block_on(processes.ancestors(last)).expect("it is there");
+    let above = block_on(processes.ancestors(last)).expect("it exists");
     let above: Vec<ProcessId> = above.iter().map(|it| it.id).collect();
     let expected: Vec<ProcessId> = chain.iter().rev().skip(1).copied().collect();
     assert_eq!(above, expected);
@@ -61,7 +65,7 @@ fn a_chain_is_as_deep_as_it_may_be_and_no_deeper() {
     let mut after = None;
     loop {
         let page = block_on(processes.descendants(first, after, 300));
-        let (records, next) = page.expect("it is there");
+        let (records, next) = page.expect("it exists");
         below.extend(records.iter().map(|it| it.id));
         after = next;
         if after.is_none() {
@@ -76,7 +80,7 @@ fn a_chain_is_as_deep_as_it_may_be_and_no_deeper() {
 #[test]
 fn ten_thousand_records_are_chosen_by_each_filter() {
     const ALL: u32 = 10_000;
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let processes = node.handle().processes();
     let kinds = ["cli", "worker", "hook", "binary"];
     let mut first = None;
@@ -85,13 +89,13 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
         // The children of the first are on its machine.
         let named = first.filter(|_| number % 20 == 0);
         let record = register(&processes, registering(number + 1, kind, named));
-        let id = record.expect("there is room").id;
+        let id = record.expect("the limit is not reached").id;
         first.get_or_insert(id);
         if number % 5 == 0 && number > 0 {
-            block_on(processes.finish(id, 0, None)).expect("it is live");
+            block_on(processes.finish(id, 0, None)).expect("a live process");
         }
     }
-    let first = first.expect("there is one");
+    let first = first.expect("a process was registered");
     let none = Selection::default;
     let count = |selection: Selection| {
         let counted = block_on(processes.count(selection.clone())).expect("it is counted");
@@ -102,7 +106,7 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
         };
         loop {
             let page = block_on(processes.list(selection.clone()));
-            let (records, next) = page.expect("it is listed");
+            let (records, next) = page.expect("the node answers");
             listed += records.len() as u64;
             match next {
                 None => break,
@@ -138,14 +142,14 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
         most: 3,
         ..none()
     };
-    let (newest, _) = block_on(processes.list(newest)).expect("it is listed");
+    let (newest, _) = block_on(processes.list(newest)).expect("the node answers");
     assert!(newest.is_sorted_by(|one, next| one.id > next.id) && newest.len() == 3);
 }
 
 #[test]
 fn without_a_keeper_nothing_is_launched_and_the_rest_goes_on() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let node = Node::open(Config::at(files.path().join("data"))).expect("it opens");
+    let node = Node::open(Config::at(files.path().join("data"))).expect("the directory opens");
     let processes = node.handle().processes();
     let refused = block_on(processes.keeper()).expect_err("there is none");
     assert_eq!(refused.reason(), Reason::NoKeeper, "{refused}");
@@ -163,14 +167,14 @@ fn without_a_keeper_nothing_is_launched_and_the_rest_goes_on() {
     assert_eq!(failure.step.name(), "keeper");
     let own = std::process::id();
     let registered = processes.register_pid(own, Tags::default(), None);
-    let (record, known) = block_on(registered).expect("it is there");
+    let (record, known) = block_on(registered).expect("it exists");
     assert!(!known && record.phase == Phase::Running);
     let again = block_on(processes.register_pid(own, Tags::default(), None));
     assert_eq!(
         again.map(|(again, known)| (again.id, known)),
         Ok((record.id, true))
     );
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[cfg(feature = "cli")]
@@ -203,39 +207,39 @@ mod kept {
         let files = tempfile::tempdir().expect("a temporary directory");
         let mut config = Config::at(files.path().join("data"));
         config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
-        let node = Node::open(config).expect("it opens");
+        let node = Node::open(config).expect("the directory opens");
         let processes = node.handle().processes();
         let launch = |script, named| {
             let record = block_on(processes.launch(launching(script, named)));
             let id = record.expect("it has a record").id;
-            block_on(processes.started(id)).expect("it runs")
+            block_on(processes.started(id)).expect("the node answers")
         };
         let parent = launch("sleep 1000 & exec sleep 1000", None);
         assert_eq!(parent.phase, Phase::Running);
         let child = launch("exit 7", Some(parent.id));
-        let ended = block_on(processes.ended(child.id)).expect("it ends");
+        let ended = block_on(processes.ended(child.id)).expect("the process ends");
         assert_eq!(ended.end, Some(End::Code(7)));
         let below = Selection {
             parent: Some(parent.id),
             ..Selection::default()
         };
-        let (below, _) = block_on(processes.list(below)).expect("it is listed");
+        let (below, _) = block_on(processes.list(below)).expect("the node answers");
         assert_eq!(below.iter().map(|it| it.id).collect::<Vec<_>>(), [child.id]);
-        let pid = parent.identity.expect("it runs").pid;
+        let pid = parent.identity.expect("it is running").pid;
         let found = block_on(processes.register_pid(pid, Tags::default(), None));
-        let (found, known) = found.expect("it is there");
+        let (found, known) = found.expect("it exists");
         assert_eq!((found.id, known), (parent.id, true));
         let how = Stopping {
             tree: true,
             ..Stopping::default()
         };
-        block_on(processes.stop(parent.id, how)).expect("it runs");
-        let ended = block_on(processes.ended(parent.id)).expect("it ends");
+        block_on(processes.stop(parent.id, how)).expect("the node answers");
+        let ended = block_on(processes.ended(parent.id)).expect("the process ends");
         let signal = End::Signal {
             signal: 15,
             dumped: false,
         };
         assert_eq!(ended.end, Some(signal), "{ended:?}");
-        node.stop().expect("it stops");
+        node.stop().expect("the node stops");
     }
 }

@@ -1,4 +1,4 @@
-//! A node inside another program: time that is moved by hand, halting, and what it leaves alone of the process.
+//! A node inside another program: time that is advanced manually, halting, and what it does not touch in the process.
 
 use sexton::clock::ManualClock;
 use sexton::node::{Entry, LockError, Locks, Terms};
@@ -22,7 +22,7 @@ fn entry(owner: &str) -> Entry {
     Entry::new("k", owner).expect("short names")
 }
 
-/// Polls once: what is sent goes out, and nothing is waited for.
+/// Polls once: the request is sent, and nothing is waited for.
 fn begin<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -56,17 +56,17 @@ fn moving_the_clock_tells_those_who_wait() {
     assert!(begin(lost.as_mut()).is_pending());
     assert!(begin(bobs.as_mut()).is_pending());
     assert!(begin(carols.as_mut()).is_pending());
-    // A question stands behind what was sent before it.
+    // A query is handled after the requests that were sent before it.
     assert_eq!(block_on(locks.place(&carol)).unwrap().place, 3);
     clock.advance(MINUTE);
     block_on(lost).unwrap();
     let next = block_on(bobs).unwrap();
-    assert!(next > token, "tokens only grow");
+    assert!(next > token, "tokens only increase");
     assert_eq!(block_on(carols), Err(LockError::Held { place: 3 }));
 }
 
-/// Nothing but the clock wakes these: nobody asks the node anything meanwhile, and where it looks at the time by itself
-/// it does so once a second.
+/// Only the clock wakes these: the node receives no requests meanwhile, and where it checks the time by itself it does so
+/// once a second.
 #[test]
 fn moving_the_clock_is_enough() {
     let (clock, _node, locks) = opened();
@@ -97,7 +97,7 @@ fn one_clock_moves_several_nodes_and_outlives_them() {
     assert_eq!(second.handle().now().0, 120_000);
 }
 
-/// With files too: a start begins every span again, at the time where the clock stands.
+/// The same with files: a start begins every span again, at the current time of the clock.
 #[test]
 fn a_restart_goes_on_at_the_time_of_the_clock() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -137,11 +137,11 @@ fn whoever_embeds_a_node_is_told_that_it_halted_and_goes_on() {
     assert!(matches!(node.stop(), Err(Halt::Spent(_))));
 }
 
-/// The signals that this process catches, as the kernel tells them.
+/// The signals that this process catches, as reported by the kernel.
 fn caught() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
     let line = status.lines().find(|line| line.starts_with("SigCgt"));
-    line.expect("it tells of signals").to_owned()
+    line.expect("the shell reports signals").to_owned()
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_node_catches_no_signals() {
     let before = caught();
     let (_clock, node, locks) = opened();
     block_on(locks.acquire(&entry("alice"), Terms::default())).unwrap();
-    assert_eq!(caught(), before, "while it runs");
+    assert_eq!(caught(), before, "while the node runs");
     node.stop().unwrap();
     assert_eq!(caught(), before, "after it");
 }

@@ -1,4 +1,4 @@
-//! An item whose tick panicked is left alone until it changes; a machine that is built anew knows that it has.
+//! An item whose tick panicked is left alone until it changes; a rebuilt machine still knows that it is quarantined.
 
 use crate::patience::until;
 use sexton::actors::queue::{Body, Put, QueueName};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn queue() -> QueueName {
-    "q".try_into().expect("it is a name")
+    "q".try_into().expect("a valid name")
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     let clock = ManualClock::at(Timestamp(1_000_000_000_000));
     let mut config = Config::at(files.path());
     config.clock = Some(clock.clone());
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let handle = node.handle();
     let queues = handle.queues();
     let plants =
@@ -30,23 +30,27 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
         let planted = ours.any(|(_, planted)| planted.swap(false, Ordering::SeqCst));
         assert!(!planted, "planted in {at:?}");
     }));
-    let status = || block_on(handle.status()).expect("it runs");
+    let status = || block_on(handle.status()).expect("the node answers");
     let quarantined = || {
         let of_queue = |actor: &&sexton::status::ActorReport| actor.status.name == "queue";
         let status = status();
-        let queue = status.actors.iter().find(of_queue).expect("it is one");
+        let queue = status
+            .actors
+            .iter()
+            .find(of_queue)
+            .expect("the status lists the actor");
         queue.status.quarantined.len()
     };
     let written = || status().journal.map(|journal| journal.released);
 
-    block_on(queues.put(Put::new(queue(), Body::new(b"a".as_slice())))).expect("it is added");
+    block_on(queues.put(Put::new(queue(), Body::new(b"a".as_slice())))).expect("the job is added");
     block_on(queues.pause(&queue(), 10_000)).expect("it is paused");
     tick.store(true, Ordering::SeqCst);
     clock.advance(Duration::from_secs(10));
     until("the end of the pause panics", || {
         (quarantined() == 1).then_some(())
     });
-    // The same pause once more, with the same end: the clock is back where it was.
+    // The same pause again, with the same end: the clock is back at its earlier time.
     let before = written();
     clock.set_offset_ms(-10_000);
     until("the step is noticed", || (written() > before).then_some(()));
@@ -55,12 +59,12 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     let failed = block_on(queues.put(Put::new(queue(), Body::new(b"b".as_slice()))));
     assert!(
         failed.is_err(),
-        "its commit panicked, and the machine is built anew"
+        "its commit panicked, and the machine is rebuilt"
     );
     clock.advance(Duration::from_secs(10));
     until("the pause ends", || {
-        block_on(queues.pop(&[queue()])).expect("it is asked")
+        block_on(queues.pop(&[queue()])).expect("the node answers")
     });
     assert_eq!(quarantined(), 0);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }

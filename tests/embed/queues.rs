@@ -1,4 +1,4 @@
-//! Queues of a node inside the program: claims by token, waiting, time moved by hand, and what a restart keeps.
+//! Queues of a node inside the program: claims by token, waiting, manual time, and what a restart keeps.
 
 use sexton::actors::queue::{
     AnyType, Body, Claimant, Message, Phase, Put, QueueName, Refused, Right, TypeRules,
@@ -15,7 +15,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 fn queue(name: &str) -> QueueName {
-    name.try_into().expect("it is a name")
+    name.try_into().expect("a valid name")
 }
 
 fn job(name: &str, body: &str) -> Put {
@@ -25,7 +25,7 @@ fn job(name: &str, body: &str) -> Put {
 #[test]
 fn a_claim_is_fenced_by_its_token() {
     let clock = ManualClock::default();
-    let node = Node::open(Config::manual(&clock)).expect("it opens");
+    let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let queues = node.handle().queues();
     block_on(async {
         let put = Put {
@@ -33,12 +33,18 @@ fn a_claim_is_fenced_by_its_token() {
             ..job("mails", "one")
         };
         assert_eq!(queues.put(put).await, Ok(Added { id: 1, new: true }));
-        let first = queues.pop(&[queue("mails")]).await.expect("it is asked");
+        let first = queues
+            .pop(&[queue("mails")])
+            .await
+            .expect("a request arrives");
         let first = first.expect("there is a job");
         assert_eq!((first.id, first.attempts), (1, 1));
         assert_eq!(queues.pop(&[queue("mails")]).await, Ok(None));
         clock.advance(Duration::from_secs(5));
-        let second = queues.pop(&[queue("mails")]).await.expect("it is asked");
+        let second = queues
+            .pop(&[queue("mails")])
+            .await
+            .expect("a request arrives");
         let second = second.expect("the claim has run out");
         assert!(second.token > first.token);
         let stale = || Some(QueueError::Refused(Refused::StaleToken));
@@ -57,19 +63,25 @@ fn a_claim_is_fenced_by_its_token() {
 
 #[test]
 fn who_waits_gets_the_job_that_comes() {
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let (waiting, putting) = (node.handle().queues(), node.handle().queues());
     let waiter = std::thread::Builder::new()
         .name("waiter".to_owned())
         .spawn(move || block_on(waiting.pop_waiting(&[queue("a"), queue("b")])))
-        .expect("there is a thread");
+        .expect("a new thread");
     block_on(async {
-        while putting.totals().await.expect("it answers").waiting == 0 {
+        while putting.totals().await.expect("the actor answers").waiting == 0 {
             std::thread::yield_now();
         }
-        putting.put(job("b", "for you")).await.expect("it is added");
+        putting
+            .put(job("b", "for you"))
+            .await
+            .expect("the job is added");
     });
-    let claim = waiter.join().expect("it ends").expect("it has a job");
+    let claim = waiter
+        .join()
+        .expect("the thread ends")
+        .expect("it has a job");
     assert_eq!(claim.body.as_bytes(), b"for you");
     assert_eq!(claim.queue, queue("b"));
 }
@@ -77,9 +89,9 @@ fn who_waits_gets_the_job_that_comes() {
 #[test]
 fn a_wait_that_a_drain_refuses_keeps_no_claim() {
     for _ in 0..50 {
-        let node = Node::open(Config::in_memory()).expect("it opens");
+        let node = Node::open(Config::in_memory()).expect("the directory opens");
         let (handle, queues) = (node.handle(), node.handle().queues());
-        // With a key, a claim that nobody received is not given back.
+        // With a key, a claim whose answer was not received is not returned.
         let keyed = queues.once(RequestKey {
             id: 1,
             fingerprint: 1,
@@ -87,15 +99,18 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
         std::thread::scope(|threads| {
             let waiter = threads.spawn(|| block_on(keyed.wait_for_job(&[queue("a")]).claim()));
             block_on(async {
-                while queues.totals().await.expect("it answers").waiting == 0 {
+                while queues.totals().await.expect("the actor answers").waiting == 0 {
                     std::thread::yield_now();
                 }
             });
             let draining = threads.spawn(|| block_on(handle.begin_drain(Drain::Queues)));
-            // The drain may be first, and refuse it.
+            // The drain may come first, and refuse it.
             drop(block_on(queues.put(job("a", "for you"))));
-            draining.join().expect("it ends").expect("it runs");
-            let claim = waiter.join().expect("it ends");
+            draining
+                .join()
+                .expect("the thread ends")
+                .expect("the node answers");
+            let claim = waiter.join().expect("the thread ends");
             let counts = block_on(queues.counts(&queue("a")));
             let claimed = counts.map_or(0, |counts| counts.claimed);
             assert_eq!(claimed, u32::from(claim.is_ok()), "{claim:?}");
@@ -106,43 +121,56 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
 #[test]
 fn a_step_of_the_wall_clock_ends_a_delay_and_no_claim() {
     let clock = ManualClock::at(Timestamp(1_000_000_000_000));
-    let node = Node::open(Config::manual(&clock)).expect("it opens");
+    let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let queues = node.handle().queues();
     let late = Put {
         delay_ms: 1_800_000,
         ..job("a", "late")
     };
     block_on(async {
-        queues.put(job("a", "now")).await.expect("it is added");
-        queues.put(late).await.expect("it is added");
+        queues.put(job("a", "now")).await.expect("the job is added");
+        queues.put(late).await.expect("the job is added");
         let claim = queues.pop_waiting(&[queue("a")]).await;
         assert_eq!(claim.expect("there is a job").id, 1);
         clock.set_offset_ms(-3_600_000);
         clock.set_offset_ms(3_600_000);
         let claim = queues.pop_waiting(&[queue("a")]).await;
         assert_eq!(claim.expect("its date has come").id, 2);
-        let first = queues.job(1).await.expect("it is there");
-        assert_eq!(first.phase, Phase::Claimed, "a claim knows no wall clock");
+        let first = queues.job(1).await.expect("it exists");
+        assert_eq!(
+            first.phase,
+            Phase::Claimed,
+            "claims do not follow the wall clock"
+        );
     });
 }
 
 #[test]
 fn a_restart_keeps_jobs_and_claims_by_token() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let node = Node::open(Config::at(directory.path())).expect("it opens");
+    let directory = tempfile::tempdir().expect("the disk has space");
+    let node = Node::open(Config::at(directory.path())).expect("the directory opens");
     let queues = node.handle().queues();
     let claim = block_on(async {
         for body in ["one", "two", "three"] {
-            queues.put(job("mails", body)).await.expect("it is added");
+            queues
+                .put(job("mails", body))
+                .await
+                .expect("the job is added");
         }
-        let claim = queues.pop(&[queue("mails")]).await.expect("it is asked");
+        let claim = queues
+            .pop(&[queue("mails")])
+            .await
+            .expect("a request arrives");
         claim.expect("there are jobs")
     });
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
     let node = Node::open(Config::at(directory.path())).expect("it opens again");
     let queues = node.handle().queues();
     block_on(async {
-        let counts = queues.counts(&queue("mails")).await.expect("it answers");
+        let counts = queues
+            .counts(&queue("mails"))
+            .await
+            .expect("the actor answers");
         assert_eq!((counts.ready, counts.claimed), (2, 1));
         assert_eq!(queues.ack(claim.id, claim.token).await, Ok(()));
         assert_eq!(
@@ -152,7 +180,7 @@ fn a_restart_keeps_jobs_and_claims_by_token() {
     });
 }
 
-/// What it should say of what `live_through` does.
+/// The expected events of `live_through`.
 const TOLD: &[&str] = &[
     "added q 1 priority=0",
     "added q 2 priority=0 later",
@@ -215,7 +243,7 @@ async fn live_through(queues: &Queues, clock: &ManualClock) -> Result<(), QueueE
     queues.totals().await.map(drop)
 }
 
-/// An event in words; times and tokens are not told.
+/// An event as text, without times and tokens.
 fn told(what: &Happening) -> String {
     let field = |(name, field): &(&str, Field)| match (*name, field) {
         (_, Field::Name(name)) => String::from_utf8_lossy(name).into_owned(),
@@ -238,16 +266,16 @@ fn what_happens_to_jobs_is_told_in_order() {
         ..TypeRules::default()
     };
     config.rules.queue.types.insert("few".to_owned(), few);
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let handle = node.handle();
     block_on(async {
-        let mut events = handle.events(None).await.expect("it runs");
+        let mut events = handle.events(None).await.expect("the node answers");
         live_through(&handle.queues(), &clock)
             .await
             .expect("it is all possible");
         for expected in TOLD {
             let Some(Notification::Event(event)) = events.next().await else {
-                panic!("nothing is lost");
+                panic!("no event is lost");
             };
             assert_eq!(
                 (event.actor, told(&event.what).as_str()),
@@ -259,7 +287,7 @@ fn what_happens_to_jobs_is_told_in_order() {
 
 /// How many jobs of the queue `a` are ready and claimed.
 fn phases(queues: &Queues) -> (u32, u32) {
-    let counts = block_on(queues.counts(&queue("a"))).expect("it answers");
+    let counts = block_on(queues.counts(&queue("a"))).expect("the node answers");
     (counts.ready, counts.claimed)
 }
 
@@ -271,17 +299,17 @@ fn until(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_claim_of_which_nobody_hears_is_given_back() {
-    // On a busy machine the answer may be there at once: then somebody has heard it, and this says nothing.
+    // On a busy machine the answer may already be there: then the client has received it, and this proves nothing.
     while !leaves_before_the_answer() {}
 }
 
 /// Whether the request was dropped before there was an answer.
 fn leaves_before_the_answer() -> bool {
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
     let names = [queue("a")];
     let waiting = queues.wait_for_job(&names);
-    block_on(queues.put(job("a", "one"))).expect("it is added");
+    block_on(queues.put(job("a", "one"))).expect("the job is added");
     until(|| phases(&queues) == (0, 1));
     drop(waiting);
     until(|| phases(&queues) == (1, 0));
@@ -292,7 +320,7 @@ fn leaves_before_the_answer() -> bool {
         return false;
     }
     drop(asked);
-    until(|| block_on(queues.job(1)).expect("it is there").releases == 2);
+    until(|| block_on(queues.job(1)).expect("it exists").releases == 2);
     assert_eq!(phases(&queues), (1, 0));
 
     let claim = block_on(queues.pop_waiting(&names)).expect("there is a job");
@@ -302,7 +330,7 @@ fn leaves_before_the_answer() -> bool {
 
 #[test]
 fn a_wait_for_any_queue_is_served_after_those_that_name_theirs() {
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
     let any = || AnyType {
         types: vec!["a".to_owned()],
@@ -313,7 +341,7 @@ fn a_wait_for_any_queue_is_served_after_those_that_name_theirs() {
     let mut named = queues.wait_for_job(&[queue("a")]);
     let add = |name: &str, body: &str| {
         block_on(queues.put(job(name, body)))
-            .expect("it is added")
+            .expect("the job is added")
             .id
     };
     let other = add("b", "nobody waits for it");
@@ -321,32 +349,32 @@ fn a_wait_for_any_queue_is_served_after_those_that_name_theirs() {
     assert_eq!(block_on(named.claim()).expect("a job").id, id);
     let id = add("t:a", "two");
     assert_eq!(block_on(first.claim()).expect("a job").id, id);
-    // One that has left is passed over.
+    // A client that has left is skipped.
     let third = queues.wait_for_any(any());
     assert_eq!(block_on(second.withdraw()), Ok(None));
     let id = add("u:a", "three");
-    let claim = block_on(third.withdraw()).expect("it answers");
+    let claim = block_on(third.withdraw()).expect("the node answers");
     assert_eq!(claim.expect("it was claimed").id, id);
-    let view = block_on(queues.job(other)).expect("it is there");
+    let view = block_on(queues.job(other)).expect("it exists");
     assert_eq!((view.phase, view.claimed), (Phase::Ready, None));
 }
 
 #[test]
 fn who_leaves_the_line_takes_along_what_it_got() {
-    let node = Node::open(Config::in_memory()).expect("it opens");
+    let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
     let names = [queue("a")];
     let waiting = queues.wait_for_job(&names);
     assert_eq!(block_on(waiting.withdraw()), Ok(None));
     let waiting = queues.wait_for_job(&names);
-    block_on(queues.put(job("a", "one"))).expect("it is added");
+    block_on(queues.put(job("a", "one"))).expect("the job is added");
     until(|| phases(&queues) == (0, 1));
-    let claim = block_on(waiting.withdraw()).expect("it answers");
+    let claim = block_on(waiting.withdraw()).expect("the node answers");
     let claim = claim.expect("it was claimed before that");
     assert_eq!(block_on(queues.ack(claim.id, claim.token)), Ok(()));
 }
 
-/// Queues whose jobs are tried once, and one that takes none.
+/// Queues whose jobs are tried once, and one that accepts none.
 fn tried_once() -> Config {
     let once = TypeRules {
         max_tries: 1,
@@ -364,13 +392,16 @@ fn tried_once() -> Config {
 
 #[test]
 fn what_was_given_back_after_its_last_try_is_abandoned_until_it_is_repushed() {
-    let node = Node::open(tried_once()).expect("it opens");
+    let node = Node::open(tried_once()).expect("the directory opens");
     let queues = node.handle().queues();
     let once = queue("t:once");
     block_on(async {
         for number in 0..250 {
             let body = number.to_string();
-            queues.put(job("t:once", &body)).await.expect("it is added");
+            queues
+                .put(job("t:once", &body))
+                .await
+                .expect("the job is added");
             let claim = queues.pop_waiting(std::slice::from_ref(&once)).await;
             let claim = claim.expect("there is a job");
             if number < 230 {
@@ -381,23 +412,23 @@ fn what_was_given_back_after_its_last_try_is_abandoned_until_it_is_repushed() {
         }
         assert_eq!(queues.repush(&queue("other")).await, Ok(0));
         assert_eq!(queues.repush(&once).await, Ok(230));
-        let counts = queues.counts(&once).await.expect("it answers");
+        let counts = queues.counts(&once).await.expect("the actor answers");
         assert_eq!(
             (counts.ready, counts.claimed, counts.abandoned),
             (230, 20, 0)
         );
-        let again = queues.pop(&[once]).await.expect("it answers");
+        let again = queues.pop(&[once]).await.expect("an answer");
         assert_eq!(again.map(|claim| claim.attempts), Some(1));
     });
 }
 
 #[test]
 fn chance_names_queues_that_are_ready_and_no_others() {
-    let node = Node::open(tried_once()).expect("it opens");
+    let node = Node::open(tried_once()).expect("the directory opens");
     let queues = node.handle().queues();
     let next = |kinds: &[&str]| {
         let kinds: Vec<String> = kinds.iter().map(|&kind| kind.to_owned()).collect();
-        block_on(queues.next(&kinds)).expect("it answers")
+        block_on(queues.next(&kinds)).expect("the node answers")
     };
     assert_eq!(next(&[]), None);
     let names: Vec<String> = (0..20_000).map(|tenant| format!("t{tenant}:a")).collect();
@@ -406,7 +437,7 @@ fn chance_names_queues_that_are_ready_and_no_others() {
     let rare = ["t:rare", "u:rare", "v:rare"];
     block_on(async {
         for name in rare {
-            queues.put(job(name, "x")).await.expect("it is added");
+            queues.put(job(name, "x")).await.expect("the job is added");
         }
         let paused = queue("v:rare");
         queues
@@ -422,11 +453,13 @@ fn chance_names_queues_that_are_ready_and_no_others() {
     assert_eq!(next(&["b"]), None);
 }
 
-/// Claims the job of a queue and says that it failed; until when it waits after which try, or nothing once it is abandoned.
+/// Claims the job of a queue and fails it; returns after which try it waits until when, or nothing once it is abandoned.
 async fn fail_once(queues: &Queues, of: &QueueName) -> Option<(u32, Timestamp)> {
     let claim = queues.pop_waiting(std::slice::from_ref(of)).await.ok()?;
     let failed = queues.fail(claim.id, claim.token, (None, None)).await;
-    let view = failed.expect("it is claimed").expect("it is tried again");
+    let view = failed
+        .expect("the job is claimed")
+        .expect("it is tried again");
     let until = view.until.filter(|_| view.phase == Phase::Retrying)?;
     Some((view.attempts, until))
 }
@@ -434,16 +467,22 @@ async fn fail_once(queues: &Queues, of: &QueueName) -> Option<(u32, Timestamp)> 
 #[test]
 fn where_nothing_is_set_a_job_is_tried_25_times_after_ever_longer_waits() {
     let clock = ManualClock::at(Timestamp(1_000_000_000_000));
-    let node = Node::open(Config::manual(&clock)).expect("it opens");
+    let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let (queues, mails) = (node.handle().queues(), queue("mails"));
     block_on(async {
-        queues.put(job("mails", "x")).await.expect("it is added");
+        queues
+            .put(job("mails", "x"))
+            .await
+            .expect("the job is added");
         let claim = queues.pop_waiting(std::slice::from_ref(&mails)).await;
         let claim = claim.expect("there is a job");
         assert_eq!(claim.until.0 - clock.now().0, 60_001, "a minute");
         clock.advance(Duration::from_secs(30));
-        let touched = queues.touch(1, claim.token).await.expect("it is claimed");
-        let touched = touched.expect("it is there");
+        let touched = queues
+            .touch(1, claim.token)
+            .await
+            .expect("the job is claimed");
+        let touched = touched.expect("it exists");
         assert_eq!(
             touched.until.map(|until| until.0 - clock.now().0),
             Some(60_001)
@@ -451,11 +490,13 @@ fn where_nothing_is_set_a_job_is_tried_25_times_after_ever_longer_waits() {
         queues
             .release(1, claim.token, (0, None))
             .await
-            .expect("it is claimed");
+            .expect("the job is claimed");
         queues.kick_job(1).await.expect_err("it is ready");
         let mut middle = 1000;
         for tries in 2..25 {
-            let (attempts, until) = fail_once(&queues, &mails).await.expect("it waits");
+            let (attempts, until) = fail_once(&queues, &mails)
+                .await
+                .expect("the job is retried");
             middle = (middle * 2).min(3_600_000);
             let wait = until.0 - clock.now().0;
             assert_eq!(attempts, tries);
@@ -467,7 +508,7 @@ fn where_nothing_is_set_a_job_is_tried_25_times_after_ever_longer_waits() {
             clock.advance(Duration::from_millis(wait));
         }
         assert_eq!(fail_once(&queues, &mails).await, None);
-        let view = queues.job(1).await.expect("it is there");
+        let view = queues.job(1).await.expect("it exists");
         assert_eq!((view.phase, view.attempts), (Phase::Abandoned, 25));
     });
 }
@@ -475,7 +516,7 @@ fn where_nothing_is_set_a_job_is_tried_25_times_after_ever_longer_waits() {
 #[test]
 fn what_a_tube_command_put_is_tried_without_end_and_a_claim_may_say_its_span() {
     let clock = ManualClock::at(Timestamp(1_000_000_000_000));
-    let node = Node::open(Config::manual(&clock)).expect("it opens");
+    let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let (queues, tube) = (node.handle().queues(), queue("tube"));
     block_on(async {
         let put = Put {
@@ -483,7 +524,7 @@ fn what_a_tube_command_put_is_tried_without_end_and_a_claim_may_say_its_span() {
             ttr_ms: 5000,
             ..job("tube", "x")
         };
-        queues.put(put).await.expect("it is added");
+        queues.put(put).await.expect("the job is added");
         for tries in 1..60 {
             let claim = queues.pop_waiting(std::slice::from_ref(&tube)).await;
             let claim = claim.expect("there is a job");
@@ -497,14 +538,17 @@ fn what_a_tube_command_put_is_tried_without_end_and_a_claim_may_say_its_span() {
         let claim = longer.pop_waiting(&[tube]).await.expect("there is a job");
         assert_eq!(claim.until.0 - clock.now().0, 90_000);
         clock.advance(Duration::from_secs(80));
-        let touched = queues.touch(1, claim.token).await.expect("it is claimed");
-        let touched = touched.expect("it is there");
+        let touched = queues
+            .touch(1, claim.token)
+            .await
+            .expect("the job is claimed");
+        let touched = touched.expect("it exists");
         let left = touched.until.map(|until| until.0 - clock.now().0);
         assert_eq!(left, Some(90_000), "a touch begins the same span again");
     });
 }
 
-/// Adds so many jobs of a type that is tried once, claims them, and gives them back.
+/// Adds this many jobs of a type that is tried once, claims them, and fails them.
 async fn abandon(queues: &Queues, count: u64) {
     let name = queue("once");
     for _ in 0..count / 1000 {
@@ -520,8 +564,8 @@ async fn abandon(queues: &Queues, count: u64) {
         let ids = added.iter().map(|added| added.id);
         let mut items = Vec::new();
         for id in ids {
-            let view = queues.job(id).await.expect("it is there");
-            let by = Right::Token(view.token.expect("it is claimed"));
+            let view = queues.job(id).await.expect("it exists");
+            let by = Right::Token(view.token.expect("the job is claimed"));
             items.push(Item::Message(Message::Fail {
                 id,
                 by,
@@ -531,26 +575,26 @@ async fn abandon(queues: &Queues, count: u64) {
         }
         queues.batch(items).await.expect("they failed");
     }
-    let counts = queues.counts(&name).await.expect("it answers");
+    let counts = queues.counts(&name).await.expect("the actor answers");
     assert_eq!(u64::from(counts.abandoned), count);
 }
 
 #[test]
 fn a_repeated_repush_leaves_what_was_abandoned_since() {
-    let node = Node::open(tried_once()).expect("it opens");
+    let node = Node::open(tried_once()).expect("the directory opens");
     let (queues, once) = (node.handle().queues(), queue("once"));
     let keyed = queues.once(RequestKey {
         id: 1,
         fingerprint: 2,
     });
     block_on(async {
-        // As many as are made ready in one turn.
+        // The number of jobs that become ready in one turn.
         abandon(&queues, 100_000).await;
         assert_eq!(keyed.repush(&once).await, Ok(100_000));
         queues.flush(&once).await.expect("it is done");
         abandon(&queues, 1000).await;
         assert_eq!(keyed.repush(&once).await, Ok(100_000), "as before");
-        let counts = queues.counts(&once).await.expect("it answers");
+        let counts = queues.counts(&once).await.expect("the actor answers");
         assert_eq!(counts.abandoned, 1000);
     });
 }

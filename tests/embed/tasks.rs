@@ -31,7 +31,7 @@ fn a_program_adds_a_task_and_awaits_its_end() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let mut config = Config::at(files.path().join("data"));
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let tasks = node.handle().tasks();
 
     for (command, exit, words) in [
@@ -42,8 +42,10 @@ fn a_program_adds_a_task_and_awaits_its_end() {
             "its command ended with status 3",
         ),
     ] {
-        let added = block_on(tasks.add(script(command))).expect("it is added");
-        let over = block_on(tasks.over(added.task.id)).expect("it runs").task;
+        let added = block_on(tasks.add(script(command))).expect("the job is added");
+        let over = block_on(tasks.over(added.task.id))
+            .expect("the node answers")
+            .task;
         assert_eq!((over.status, over.exit), (RunStatus::Complete, exit));
         assert_eq!(over.words, words);
     }
@@ -52,13 +54,16 @@ fn a_program_adds_a_task_and_awaits_its_end() {
         paused: true,
         ..script("exit 0")
     };
-    let id = block_on(tasks.add(held)).expect("it is added").task.id;
+    let id = block_on(tasks.add(held)).expect("the job is added").task.id;
     let mut over = pin!(tasks.over(id));
     let polled = over.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(polled, Poll::Pending), "it is paused");
-    block_on(tasks.act(id, Act::Resume)).expect("it is there");
-    let ended = block_on(over).expect("it runs").task;
+    block_on(tasks.act(id, Act::Resume)).expect("it exists");
+    let ended = block_on(over).expect("the node answers").task;
     assert_eq!(ended.exit, ExitStatus::Completed);
-    assert_eq!(block_on(tasks.totals()).expect("it runs").complete, 3);
-    node.stop().expect("it stops");
+    assert_eq!(
+        block_on(tasks.totals()).expect("the node answers").complete,
+        3
+    );
+    node.stop().expect("the node stops");
 }

@@ -1,4 +1,4 @@
-//! Whose requests are heard: `Host`, `Origin`, the token and its file.
+//! Which requests are accepted: `Host`, `Origin`, the token and its file.
 
 use crate::opened::{Opened, TOKEN, answers, read_all, write_private};
 use crate::patience::until;
@@ -19,7 +19,7 @@ fn a_foreign_host_or_origin_is_refused_on_tcp() {
     let detail = with("Host: evil.example\r\n").problem(421);
     assert!(
         !detail.contains("evil"),
-        "a refusal repeats nothing of the request"
+        "a refusal shows nothing of the request"
     );
     with("Host: 10.1.2.3\r\n").problem(421);
     with("Host: localhost\r\nOrigin: https://evil.example\r\n").problem(403);
@@ -47,7 +47,7 @@ fn a_foreign_host_or_origin_is_refused_on_tcp() {
     assert_eq!(
         opened.get_over_socket("/healthz").status,
         200,
-        "the socket asks for no name"
+        "the socket requires no name"
     );
 }
 
@@ -70,12 +70,12 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(
         opened.get_over_socket("/v1/status").status,
         200,
-        "our own user needs none"
+        "the server's own user needs none"
     );
 
     let (door, file) = (opened.door(), opened.directory.path().join("token"));
     assert!(
-        door.reload_token().expect("it can be read") == Some(false),
+        door.reload_token().expect("the token file is readable") == Some(false),
         "nothing changed"
     );
     write_private(&file, "short");
@@ -87,10 +87,10 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
         !error.contains("short"),
         "an error shows nothing of the token: {error}"
     );
-    assert_eq!(with(TOKEN).status, 200, "the old one stays in force");
+    assert_eq!(with(TOKEN).status, 200, "the old token stays in force");
     write_private(&file, "another-token-of-the-right-length\n");
     assert_eq!(
-        door.reload_token().expect("it can be read"),
+        door.reload_token().expect("the token file is readable"),
         Some(true),
         "it changed"
     );
@@ -98,15 +98,15 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(with("another-token-of-the-right-length").status, 200);
 }
 
-/// A token of the scope `run`.
+/// A token with the scope `run`.
 const RUN_TOKEN: &str = "correct-horse-that-runs";
 
-/// A node that launches, with that token and one without the scope.
+/// A node that launches processes, with that token and one without the scope.
 fn with_both_tokens() -> Opened {
     Opened::configured(|config| {
         launches(config);
-        let http = config.http.as_mut().expect("it has one");
-        let socket = http.socket.as_ref().expect("it has one");
+        let http = config.http.as_mut().expect("HTTP is configured");
+        let socket = http.socket.as_ref().expect("a socket");
         let data = socket.parent().expect("it is below");
         let file = data.with_file_name("token");
         write_private(&file, &format!("{TOKEN}\n{RUN_TOKEN} run\n"));
@@ -141,14 +141,16 @@ fn a_token_of_the_scope_run_starts_processes() {
     const LAUNCH: &str = "/v1/processes/launch";
     let opened = with_both_tokens();
     let command = json!({"command": ["sleep", "60"]});
-    // The scope is no part of the token.
+    // The scope is not part of the token.
     let both = with(&format!("{RUN_TOKEN} run"));
     opened.post_with(LAUNCH, &both, &command).problem(401);
     let plain = with(TOKEN);
     assert_eq!(opened.get("/v1/status", &plain).status, 200);
     for path in ["/v1/processes", "/v1/processes/count", "/v1/services"] {
         let refused = opened.get(path, &plain).because(403, "out-of-scope");
-        let detail = refused["detail"].as_str().expect("it says why");
+        let detail = refused["detail"]
+            .as_str()
+            .expect("the refusal has a detail");
         assert!(
             detail.contains("a token of the scope run") && detail.contains("openssl rand"),
             "{detail}"
@@ -162,20 +164,20 @@ fn a_token_of_the_scope_run_starts_processes() {
     let mut launching = opened.begin_with(LAUNCH, &runs, &command);
     let answer = answers(&read_all(&mut launching)).pop();
     let record = answer.expect("an answer").json();
-    let id = record["id"].as_str().expect("it has one").to_owned();
+    let id = record["id"].as_str().expect("a string").to_owned();
     assert_eq!(record["status"], "running");
     assert_eq!(
         opened.get("/v1/processes/count", &runs).json(),
         json!({"count": 1})
     );
-    // A right is bound to a process by those who may see it.
+    // Binding a right to a process requires permission to see processes.
     let bound = json!({"key": "k", "owner": "me", "process": id});
     let acquire = "/v1/locks/acquire";
     opened
         .post_with(acquire, &plain, &bound)
         .because(403, "out-of-scope");
     opened.post_with(acquire, &runs, &bound).json();
-    // Nobody is known to be asking.
+    // The client's process is unknown.
     let detail = opened.post_with("/v1/processes/register", &runs, &json!({}));
     assert!(detail.problem(400).contains("pid"), "{detail:?}");
     ended(&opened.socket(), &id);
@@ -205,7 +207,7 @@ fn a_token_stands_in_no_answer() {
 
 #[test]
 fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("token");
     let open = || {
         let http = HttpConfig {
@@ -226,14 +228,15 @@ fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
     write_private(&file, TOKEN);
     open().expect("it is a good one");
     for mode in [0o640, 0o604, 0o620, 0o644] {
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("it is ours");
-        let exposed = open().expect_err("others may use it");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode))
+            .expect("our own file");
+        let exposed = open().expect_err("other users may use it");
         assert!(
             exposed.contains(&format!("{mode:04o}")) && !exposed.contains("staple"),
             "{exposed}"
         );
     }
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("our own file");
     for wrong in [
         "",
         "\n",

@@ -1,9 +1,9 @@
-//! A browser of a few lines: it keeps cookies, sends forms as browsers do, and follows where it is sent.
+//! A minimal browser: it keeps cookies, sends forms as browsers do, and follows redirects.
 
 use crate::opened::{Answer, Opened};
 use std::cell::RefCell;
 
-/// Somebody who looks at the page of a coordinator.
+/// A user of a coordinator's page.
 pub(crate) struct Browser<'o> {
     opened: &'o Opened,
     cookie: RefCell<String>,
@@ -17,7 +17,7 @@ impl<'o> Browser<'o> {
         }
     }
 
-    /// One that has logged in.
+    /// A user who has logged in.
     pub(crate) fn with_token(opened: &'o Opened, token: &str) -> Self {
         let browser = Self::new(opened);
         let answer = browser.send("/page/enter", &format!("token={token}"));
@@ -38,7 +38,7 @@ impl<'o> Browser<'o> {
         self.opened.get(path, &self.headers())
     }
 
-    /// Loads a page that must be there, and gives its text.
+    /// Loads a page that must exist, and returns its text.
     pub(crate) fn page(&self, path: &str) -> String {
         let answer = self.load(path);
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
@@ -60,7 +60,7 @@ impl<'o> Browser<'o> {
         answer
     }
 
-    /// Sends a form, with what else is said.
+    /// Sends a form, with further headers.
     pub(crate) fn send_from(&self, path: &str, headers: &str, fields: &str) -> Answer {
         let length = fields.len();
         let head = format!(
@@ -71,15 +71,19 @@ impl<'o> Browser<'o> {
         self.opened.ask(request.as_bytes())
     }
 
-    /// Sends a form that must be taken, and loads the page to which that leads.
+    /// Sends a form that must be accepted, and loads the page to which that redirects.
     pub(crate) fn do_and_look(&self, path: &str, fields: &str) -> String {
         let answer = self.send(path, fields);
         assert_eq!(answer.status, 303, "{path}: {answer:?}");
-        self.page(answer.header("location").expect("it says where"))
+        self.page(
+            answer
+                .header("location")
+                .expect("the answer has a Location"),
+        )
     }
 }
 
-/// What a page shows, without its tags and with its characters as they are.
+/// The visible text of a page, without tags and escapes.
 pub(crate) fn text(page: &str) -> String {
     let mut text = String::new();
     for part in page.split('<') {
@@ -91,7 +95,7 @@ pub(crate) fn text(page: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Asserts that a page shows these words.
+/// Asserts that a page shows these texts.
 pub(crate) fn shows(page: &str, words: &[&str]) {
     let text = text(page);
     for word in words {

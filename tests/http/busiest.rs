@@ -1,4 +1,4 @@
-//! What has the most to do: the busiest queues of a share, and the locks that are waited for most.
+//! The busiest items: queues of a share, and the locks with the most waiters.
 
 use crate::opened::{Opened, request, run};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// A job for this queue.
 fn job(queue: &str) -> Put {
-    let queue = queue.try_into().expect("it is a name");
+    let queue = queue.try_into().expect("a valid name");
     Put::new(queue, Body::new(*b"x"))
 }
 
@@ -34,7 +34,7 @@ fn the_busiest_queues_and_the_locks_that_most_wait_for_come_first() {
     let requests = owners
         .iter()
         .map(|owner| request(&lock(owner), owner.as_bytes()));
-    run(opened.handle().locks().batch(requests.collect())).expect("it runs");
+    run(opened.handle().locks().batch(requests.collect())).expect("the node answers");
     let told = opened.get("/v1/busiest?limit=2", "").json();
     assert_eq!(names(&told["queues"], "queue"), ["many", "few"]);
     assert_eq!(told["queues"][0]["ready"], 3);
@@ -45,7 +45,7 @@ fn the_busiest_queues_and_the_locks_that_most_wait_for_come_first() {
     assert_eq!(names(&told["locks"], "owner"), ["c1", "b1"]);
     assert_eq!(told["locks"][0]["waiting"], 3);
     assert!(told["locks"][0]["remaining_ms"].as_u64() <= Some(600_000));
-    assert_eq!(told["locks_all"], 3, "a lock that nobody waits for is none");
+    assert_eq!(told["locks_all"], 3, "only locks with waiters count");
     for wrong in ["limit=0", "limit=101", "limit=x", "after=-1", "sort=x"] {
         opened.get(&format!("/v1/busiest?{wrong}"), "").problem(400);
     }
@@ -59,9 +59,12 @@ fn many_queues_are_looked_at_share_by_share() {
         run(opened.handle().queues().put_all(jobs.collect())).expect("they are added");
     }
     let last = vec![job("q8-999")];
-    run(opened.handle().queues().put_all(last)).expect("it is added");
+    run(opened.handle().queues().put_all(last)).expect("the node adds it");
     let first = opened.get("/v1/busiest?limit=100", "").json();
-    let next = first["next"].as_str().expect("it goes on").to_owned();
+    let next = first["next"]
+        .as_str()
+        .expect("more queues follow")
+        .to_owned();
     let second = opened.get(&format!("/v1/busiest?limit=100&after={next}"), "");
     let second = second.json();
     assert_eq!(second["next"], Value::Null);

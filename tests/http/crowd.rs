@@ -1,4 +1,4 @@
-//! Many who listen, and some who do not read: nobody else notices, and what it costs is bounded.
+//! Many subscribers, and some that do not read: other clients notice nothing, and the cost is bounded.
 
 use crate::listener::Listener;
 use crate::opened::{Opened, request, run};
@@ -8,23 +8,23 @@ use sexton::node::Handle;
 use sexton::spine::delivery::Item;
 use std::collections::BTreeSet;
 
-/// Lets so many locks be taken and given back: as many pairs of events.
+/// Acquires and releases this many locks: as many pairs of events.
 fn happen(handle: &Handle, pairs: u32) {
     let mut items: Vec<Item<LockMachine>> = Vec::new();
     for pair in 0..pairs {
         items.push(request(&pair.to_be_bytes(), b"busy"));
     }
     items.push(Item::Message(Message::ReleaseAll {
-        owner: Name::new(*b"busy").expect("it is short"),
+        owner: Name::new(*b"busy").expect("the name is short"),
     }));
-    run(handle.locks().batch(items)).expect("it runs");
+    run(handle.locks().batch(items)).expect("the node answers");
 }
 
-/// A node without files, for what is about streams alone.
+/// A node without files, for tests of streams alone.
 fn in_memory() -> Opened {
     Opened::configured(|config| {
         config.data = None;
-        config.http.as_mut().expect("it has one").socket = None;
+        config.http.as_mut().expect("HTTP is configured").socket = None;
     })
 }
 
@@ -34,15 +34,15 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
     let mut slow = Listener::new(&opened, "/v1/events", "");
     let mut told = BTreeSet::new();
     let mut rounds = 0;
-    // Until the buffers between are full and the ring has come round, it misses nothing.
+    // Until the buffers in between are full and the ring has wrapped around, it misses nothing.
     for _ in 0..10 {
         happen(&opened.handle(), 10_000);
         rounds += 1;
     }
-    run(opened.handle().locks().batch(vec![request(b"end", b"me")])).expect("it runs");
+    run(opened.handle().locks().batch(vec![request(b"end", b"me")])).expect("the node answers");
     let mut lost = Vec::new();
     loop {
-        let event = slow.next().expect("it goes on");
+        let event = slow.next().expect("another item follows");
         if event.kind == "lost" {
             lost.push(event.data);
             continue;
@@ -54,10 +54,10 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
             break;
         }
     }
-    assert!(!lost.is_empty(), "200,001 events were kept somewhere");
+    assert!(!lost.is_empty(), "200,001 events were all kept");
     let all = rounds * 20_000 + 1;
     assert!(told.len() < all);
-    // What is said to be lost was not told, and the rest was.
+    // Events reported as lost were not received, and the rest was.
     for gap in lost {
         let at = |field: &str| {
             let text = gap[field].as_str().expect("a position");
@@ -82,7 +82,7 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     let mut crowd: Vec<Listener> = (0..5000)
         .map(|_| Listener::new(&opened, "/v1/events", ""))
         .collect();
-    // Nobody reads, and there is more to tell than fits in between.
+    // The client does not read, and there are more events than fit into the buffers.
     for _ in 0..5 {
         happen(&opened.handle(), 10_000);
         assert_eq!(opened.get("/healthz", "").status, 200);
@@ -100,9 +100,9 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     crate::lock::until(|| stats().active == 0);
     assert!(
         opened.get("/v1/events?after=x", "").status == 400,
-        "places are given back"
+        "connections are free again"
     );
 }
 
-/// What the other tests of this process may come to hold meanwhile.
+/// Memory that other tests of this process may use meanwhile.
 const OTHERS_KIB: u64 = 256 << 10;

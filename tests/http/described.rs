@@ -1,9 +1,9 @@
-//! Holds every answer of these tests against the description: its status, its content type, its body and its reason must be
+//! Compares every answer of these tests with the description: its status, its content type, its body and its reason must be
 //! in it.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "a description that lacks a part fails the test"
+    reason = "an incomplete description fails the test"
 )]
 
 use crate::opened::Answer;
@@ -12,10 +12,10 @@ use std::sync::LazyLock;
 
 static DESCRIPTION: LazyLock<&Value> = LazyLock::new(sexton::protocols::http::description);
 
-/// Words that say something for people, or of which no validity is checked here.
+/// Keywords that are for people, or are not validated here.
 const ANNOTATIONS: [&str; 4] = ["description", "default", "contentEncoding", "pattern"];
 
-/// Fails if a described path was asked and this is no described answer. What is not described is not served.
+/// Fails if this is an undescribed answer of a described path. Undescribed paths are not served.
 pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
     let path = target.split('?').next().expect("a target has a path");
     let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];
@@ -39,7 +39,7 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
         "{method} {path} {status} is not described as {content_type}"
     );
     if content_type.ends_with("json") {
-        let body: Value = serde_json::from_str(&answer.body).expect("it is JSON");
+        let body: Value = serde_json::from_str(&answer.body).expect("valid JSON");
         if let Err(wrong) = valid(&content["schema"], &body) {
             panic!("{method} {path} {status}: {wrong}: {body}");
         }
@@ -53,12 +53,12 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
     }
 }
 
-/// Whether this is a path for people: what it answers may change, and is not described.
+/// Whether this is a path for people: its answers may change, and are not described.
 fn is_page(path: &str) -> bool {
     path == "/" || path.starts_with("/page/") || path.starts_with("/page.")
 }
 
-/// Every answer that is described: path, method, status.
+/// Every described answer: path, method, status.
 #[cfg(feature = "cli")]
 pub(crate) fn answers() -> Vec<(String, String, u16)> {
     let mut found = Vec::new();
@@ -73,14 +73,14 @@ pub(crate) fn answers() -> Vec<(String, String, u16)> {
     found
 }
 
-/// The least that a path takes: the query and the body with what is required, each as short as may be.
+/// The minimum for a path: the query and the body with their required members, each as short as possible.
 #[cfg(feature = "cli")]
 pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>) {
     let some = |schema: &Value| match resolve(schema)["type"].as_str() {
         Some("string") => Value::from("x"),
         Some("integer") => resolve(schema)["minimum"].clone(),
         Some("array") => Value::from(vec!["x"]),
-        // What is launched.
+        // The command of a launch.
         Some("object") => serde_json::json!({ "command": ["true"] }),
         other => panic!("{path} takes a {other:?}, which has no case here"),
     };
@@ -92,7 +92,7 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        format!("{}={text}", it["name"].as_str().expect("a name"))
+        format!("{}={text}", it["name"].as_str().expect("a string"))
     });
     let query = pairs.collect::<Vec<_>>().join("&");
     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
@@ -100,7 +100,7 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
         let schema = resolve(schema);
         let required = schema["required"].as_array().into_iter().flatten();
         let member = |name: &Value| {
-            let name = name.as_str().expect("a name");
+            let name = name.as_str().expect("a string");
             (name.to_owned(), some(&schema["properties"][name]))
         };
         Value::Object(required.map(member).collect())
@@ -198,7 +198,7 @@ fn length(value: &Value) -> Option<u64> {
     value.as_str().map(|text| text.len() as u64)
 }
 
-/// Whether a value has no member beside those of its schema.
+/// Whether a value has no members besides those of its schema.
 fn is_closed(schema: &serde_json::Map<String, Value>, value: &Value) -> bool {
     let known = |field: &String| {
         let properties = schema.get("properties");
@@ -270,7 +270,7 @@ fn every_schema_is_an_object() {
     no_bare_schema(&DESCRIPTION, "");
 }
 
-/// A second schema of one name gets a number, by which programs that were made of an earlier description call another.
+/// A second schema of the same name gets a number, which clients generated from an earlier description use for another schema.
 #[test]
 fn every_schema_has_a_name_of_its_own() {
     let schemas = DESCRIPTION["components"]["schemas"].as_object();

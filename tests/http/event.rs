@@ -1,4 +1,4 @@
-//! What happens on a node, as its clients are told.
+//! Events of a node, as its clients receive them.
 
 use crate::listener::Listener;
 use crate::opened::{Opened, read_all, run};
@@ -24,14 +24,18 @@ fn the_life_of_a_lock_is_told_in_order() {
     let mut listener = Listener::new(&opened, "/v1/events", "");
     let token = acquire(&opened, "a", "one")["token"].clone();
     let granted = listener.receive(&["granted"]).remove(0);
-    assert_eq!(granted.id, token.to_string(), "its place is its entry's");
+    assert_eq!(
+        granted.id,
+        token.to_string(),
+        "its position is that of its entry"
+    );
     let mut expected = json!({
         "position": token.to_string(), "at": granted.data["at"], "actor": "lock", "kind": "granted",
         "key": "a", "index": "", "owner": "one", "token": token, "ttl": 60,
     });
     assert_eq!(granted.data, expected);
     assert!(granted.data["at"].as_u64() > Some(1_600_000_000_000));
-    // Renewals are not told.
+    // Renewals have no event.
     acquire(&opened, "a", "one");
     let waiting = opened.begin(
         ACQUIRE,
@@ -54,7 +58,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     expected["ttl"] = 7.into();
     assert_eq!(passed[1].data, expected);
     drop(waiting);
-    // A grant that nobody waits for is given back, whichever came first.
+    // A grant without its client is released, whichever came first.
     opened
         .post("/v1/locks/release-all", &json!({"owner": "two"}))
         .json();
@@ -68,7 +72,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     assert_eq!(draining.data["actor"], "node");
     opened.stop();
     listener.receive(&["stopping"]);
-    assert!(listener.next().is_none(), "it ends well");
+    assert!(listener.next().is_none(), "it ends cleanly");
 }
 
 #[test]
@@ -106,16 +110,16 @@ fn a_listener_goes_on_where_it_was() {
         acquire(&opened, key, "o");
     }
     while ids.len() < 3 {
-        let told = first.next().expect("it goes on");
+        let told = first.next().expect("another item follows");
         if told.data["owner"] == "o" {
             ids.push(told.id);
         }
     }
     let again = |target: &str, headers: &str| {
         let mut listener = Listener::new(&opened, target, headers);
-        // Those who went away leave their places whenever it is noticed.
+        // The positions of lost connections are removed when the loss is noticed, in any order.
         loop {
-            let told = listener.next().expect("it goes on");
+            let told = listener.next().expect("another item follows");
             if told.data["key"] != "a" {
                 return told;
             }
@@ -128,9 +132,9 @@ fn a_listener_goes_on_where_it_was() {
     let both = again(&format!("/v1/events?after={}", ids[0]), &header);
     assert_eq!(
         both.id, ids[2],
-        "what a reader that comes back says goes first"
+        "the position of a reader that reconnects has precedence"
     );
-    // What was before anybody listened is not kept, and nobody is told otherwise.
+    // Events from before the first subscriber are not stored, which is not reported as a loss.
     let lost = again("/v1/events?after=0", "");
     assert_eq!(
         (lost.kind.as_str(), &lost.data["after"]),
@@ -238,10 +242,10 @@ fn streams_are_among_what_waits_and_end_with_their_client() {
     let head = head.to_lowercase();
     assert!(
         head.contains("transfer-encoding: chunked") && !head.contains("content-length"),
-        "it says what GET would: {head}"
+        "it has the headers of GET: {head}"
     );
     drop(listener);
-    // Its end is noticed without anything being written.
+    // Its end is noticed without writing anything.
     crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
 }
 
@@ -251,9 +255,9 @@ fn a_client_that_knows_no_chunks_is_told_until_the_connection_ends() {
     let mut stream = opened.connect();
     stream
         .write_all(b"GET /v1/events HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
-        .expect("it is read");
+        .expect("connected");
     let mut first = [0; 12];
-    stream.read_exact(&mut first).expect("it answers");
+    stream.read_exact(&mut first).expect("an answer");
     assert_eq!(&first, b"HTTP/1.0 200");
     acquire(&opened, "a", "one");
     opened.stop();
@@ -282,23 +286,23 @@ const REQUEST: &[u8] = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
 fn a_program_that_embeds_the_node_listens_too() {
     let mut opened = Opened::configured(|config| {
         config.data = None;
-        config.http.as_mut().expect("it has one").socket = None;
+        config.http.as_mut().expect("HTTP is configured").socket = None;
     });
     let handle = opened.handle();
-    let mut events = run(handle.events(None)).expect("it runs");
+    let mut events = run(handle.events(None)).expect("the node answers");
     assert!(events.at_once().is_none());
     acquire(&opened, "a", "one");
     let Some(Notification::Event(event)) = run(events.next()) else {
-        panic!("an event was expected");
+        panic!("expected an event");
     };
     assert_eq!((event.actor, event.what.kind), ("lock", "granted"));
     assert_eq!(event.what.subject(), Some(&b"a"[..]));
-    let mut again = run(handle.events(Some(Position::default()))).expect("it runs");
+    let mut again = run(handle.events(Some(Position::default()))).expect("the node answers");
     assert!(matches!(again.at_once(), Some(Notification::Lost { .. })));
     assert_eq!(again.at_once(), Some(Notification::Event(event)));
     opened.stop();
     let Some(Notification::Event(last)) = run(events.next()) else {
-        panic!("the end is told");
+        panic!("the end is reported");
     };
     assert_eq!(last.what.kind, "stopping");
     assert_eq!(run(events.next()), None);

@@ -1,5 +1,5 @@
-//! Every answer that is described is given here once: a path or a status that is added to it and has no
-//! case here fails the test.
+//! Every described answer is produced once here: a new path or status without a case here fails the
+//! test.
 
 use crate::daemon::{Daemon, text};
 use crate::described;
@@ -22,7 +22,7 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// What a path takes, if the lock `held` is held by `me`.
+    /// The request for a path, if the lock `held` is held by `me`.
     pub(crate) fn well(path: &str, method: &str) -> Self {
         let entry = "key=held&owner=me";
         let (query, body) = match path {
@@ -45,7 +45,7 @@ impl PendingRequest {
         Self::new((path, method), query, body)
     }
 
-    /// What a path takes at least, by its description.
+    /// The minimal request for a path, from its description.
     pub(crate) fn as_described(path: &str, method: &str) -> Self {
         let (query, body) = described::least(path, method);
         Self::new((path, method), query.as_deref(), body)
@@ -103,7 +103,7 @@ impl PendingRequest {
     }
 
     fn at(&self, address: SocketAddr) -> Answer {
-        // Whoever waits must not close its side; a stream of events has no other end.
+        // A client that waits must not close its side; a stream of events has no other end.
         let closes = self.target == "/v1/events" || self.headers.contains("Connection");
         let text = if closes {
             self.text()
@@ -112,7 +112,7 @@ impl PendingRequest {
         };
         let mut stream = send(address, &text);
         if closes {
-            stream.shutdown(Shutdown::Write).expect("it is open");
+            stream.shutdown(Shutdown::Write).expect("connected");
         }
         received(&mut stream)
     }
@@ -121,8 +121,10 @@ impl PendingRequest {
 fn send(address: SocketAddr, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let patience = Some(Duration::from_mins(1));
-    stream.set_read_timeout(patience).expect("it can be set");
-    stream.write_all(text.as_bytes()).expect("it is read");
+    stream
+        .set_read_timeout(patience)
+        .expect("the option can be set");
+    stream.write_all(text.as_bytes()).expect("connected");
     stream
 }
 
@@ -130,7 +132,7 @@ fn received(stream: &mut TcpStream) -> Answer {
     answers(&read_all(stream)).pop().expect("an answer")
 }
 
-/// Nodes in the states in which they answer so.
+/// Nodes in the states that produce these answers.
 struct Nodes {
     well: Opened,
     guarded: Opened,
@@ -138,12 +140,12 @@ struct Nodes {
     panicking: Opened,
     memory: Opened,
     draining: Opened,
-    /// Its one place is taken.
+    /// Its only connection is in use.
     crowded: (Opened, TcpStream),
 }
 
 fn hold(opened: &Opened) {
-    run(opened.handle().locks().batch(vec![request(b"held", b"me")])).expect("it runs");
+    run(opened.handle().locks().batch(vec![request(b"held", b"me")])).expect("the node answers");
 }
 
 impl Nodes {
@@ -155,12 +157,12 @@ impl Nodes {
             let stages = [Stage::Decide, Stage::Query, Stage::Watch];
             assert!(!stages.contains(&stage), "planted");
         });
-        // Where snapshots are to be, a file stands.
+        // A file in place of the snapshots' directory.
         let snapshots = panicking.directory.path().join("data/snapshots");
         if snapshots.exists() {
-            std::fs::remove_dir_all(&snapshots).expect("it is ours");
+            std::fs::remove_dir_all(&snapshots).expect("our own directory");
         }
-        std::fs::write(&snapshots, "no folder").expect("it is ours");
+        std::fs::write(&snapshots, "no folder").expect("our own file");
         let crowded = Opened::with(|http| http.connections_max = 1);
         let taken = crowded.connect();
         let stats = || crowded.door().stats();
@@ -178,14 +180,14 @@ impl Nodes {
             panicking,
             memory: Opened::configured(|config| {
                 config.data = None;
-                config.http.as_mut().expect("it has one").socket = None;
+                config.http.as_mut().expect("HTTP is configured").socket = None;
             }),
             draining: Opened::new(),
             crowded: (crowded, taken),
         }
     }
 
-    /// The same for what leases and tasks have of their own.
+    /// The same for the special cases of leases and tasks.
     fn provoke_by_its_own(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
         let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
         if lease_status::is_ours(path) {
@@ -197,7 +199,7 @@ impl Nodes {
         }
     }
 
-    /// Provokes an answer of this status.
+    /// Provokes an answer with this status.
     fn provoke(&self, path: &str, method: &str, status: u16) -> Answer {
         hold(&self.well);
         if process_status::is_ours(path)
@@ -220,7 +222,7 @@ impl Nodes {
             (401, _) => well.of(&self.guarded),
             (403, _) => well.with("Origin: http://evil.example").of(&self.well),
             (404, _) if is_of_queues => queue_status::absent(path, method, &self.well),
-            // A process that it is to be bound to is not there.
+            // The process to bind to does not exist.
             (404, "/v1/locks/acquire") => {
                 let process = "00000000-0000-7000-8000-000000000001";
                 let bound = well.about(&json!({"key": "a", "owner": "me", "process": process}));
@@ -271,7 +273,7 @@ impl Nodes {
 }
 
 impl Nodes {
-    /// What is answered over the socket alone, where that differs.
+    /// Provokes answers on the socket, where these differ.
     fn provoke_by_processes(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
         let socket = self.well.socket();
         let answer = match status {
@@ -310,7 +312,7 @@ impl Nodes {
     }
 }
 
-/// A request for a lock, or its entry, that is not there.
+/// A request for a lock or an entry that does not exist.
 fn absent(path: &str, well: PendingRequest) -> PendingRequest {
     if ["/v1/locks/owner", "/v1/locks/place"].contains(&path) {
         let target = well.target.replace("held", "absent");
@@ -322,7 +324,7 @@ fn absent(path: &str, well: PendingRequest) -> PendingRequest {
     well.about(&json!({"key": "absent", "owner": "me"}))
 }
 
-/// A request for a lock that does not go together with who holds it.
+/// A request that conflicts with the holder of the lock.
 fn conflict(path: &str, well: &PendingRequest) -> PendingRequest {
     well.clone().about(&if path == "/v1/locks/acquire" {
         json!({"key": "held", "owner": "other"})
@@ -331,17 +333,17 @@ fn conflict(path: &str, well: &PendingRequest) -> PendingRequest {
     })
 }
 
-/// A coordinator whose disk is so full that renewals are refused too.
+/// A coordinator whose disk is so full that renewals are refused, too.
 struct FullDisk {
     files: tempfile::TempDir,
     daemon: Daemon,
-    /// A process that was launched before it was full.
+    /// A process that was launched before the disk was full.
     process: String,
 }
 
 impl FullDisk {
     fn fill() -> Self {
-        let files = tempfile::tempdir().expect("a directory can be made");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         queue_status::abandon(&data);
         let flags = ["--http", "127.0.0.1:0", "--fsync", "never"];
@@ -355,13 +357,13 @@ impl FullDisk {
             daemon,
             process,
         };
-        // Large entries until there is no room for one more, then renewals until there is none for these.
+        // Large entries until there is no space for another one, then renewals until there is no space for these.
         full.repeat(|round| json!({"key": format!("{round:0>255}"), "owner": "x".repeat(255)}));
         full.repeat(|_| json!({"key": format!("{:0>255}", 0), "owner": "x".repeat(255)}));
         full
     }
 
-    /// Acquires, many times on each connection, until that is refused for want of space.
+    /// Acquires, many times on each connection, until that is refused because of the full disk.
     fn repeat(&self, fields: impl Fn(u32) -> Value) {
         for round in 0..1000_u32 {
             let asking = |entry| {
@@ -370,7 +372,7 @@ impl FullDisk {
             };
             let text: String = (0..200).map(asking).collect();
             let mut stream = send(self.daemon.http(), &text);
-            stream.shutdown(Shutdown::Write).expect("it is open");
+            stream.shutdown(Shutdown::Write).expect("connected");
             let answers = answers(&read_all(&mut stream));
             if answers.iter().any(|answer| answer.status == 507) {
                 return;
@@ -379,7 +381,7 @@ impl FullDisk {
         panic!("the disk does not become full");
     }
 
-    /// Leaves no process behind.
+    /// Ends all processes.
     fn end(self) {
         self.daemon.limit_files(None);
         let socket = self.files.path().join("data/sexton.sock");
@@ -413,7 +415,7 @@ fn every_answer_that_is_described_is_given() {
     let described = described::answers();
     assert!(described.len() > 400, "the description was read");
     let nodes = Nodes::open();
-    // Those that take their time take it together.
+    // Slow requests wait concurrently.
     let late: Vec<_> = described
         .iter()
         .filter(|(_, _, status)| *status == 408)

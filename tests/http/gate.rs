@@ -1,9 +1,9 @@
-//! Holds an actor up where a test wants it, until the test lets it go on.
+//! Holds an actor at a position that a test chooses, until the test releases it.
 
 use sexton::spine::delivery::Stage;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// What is planted in an actor, by its messages.
+/// A hook for an actor, by its messages.
 type BeforeDecisions<M> = Box<dyn Fn(Stage, Option<&M>) + Send>;
 
 /// Closed until it is opened. Cloning gives another handle.
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Gate {
-    /// What to plant in an actor: it stands before the gate with the next command that it decides on.
+    /// The hook of an actor: it waits at the gate with the next command that it decides.
     pub(crate) fn before_decisions<M>(&self) -> BeforeDecisions<M> {
         let gate = self.clone();
         Box::new(move |stage, _| {
@@ -29,26 +29,26 @@ impl Gate {
 
     fn stand(&self) {
         let (state, changed) = &*self.0;
-        let mut state = state.lock().expect("nobody panics here");
+        let mut state = state.lock().expect("not poisoned");
         state.is_reached = true;
         changed.notify_all();
         while !state.is_open {
-            state = changed.wait(state).expect("nobody panics here");
+            state = changed.wait(state).expect("not poisoned");
         }
     }
 
-    /// Waits until an actor stands before it.
+    /// Waits until an actor is at the gate.
     pub(crate) fn reached(&self) {
         let (state, changed) = &*self.0;
-        let mut state = state.lock().expect("nobody panics here");
+        let mut state = state.lock().expect("not poisoned");
         while !state.is_reached {
-            state = changed.wait(state).expect("nobody panics here");
+            state = changed.wait(state).expect("not poisoned");
         }
     }
 
     pub(crate) fn open(&self) {
         let (state, changed) = &*self.0;
-        state.lock().expect("nobody panics here").is_open = true;
+        state.lock().expect("not poisoned").is_open = true;
         changed.notify_all();
     }
 }

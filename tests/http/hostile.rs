@@ -1,4 +1,4 @@
-//! Bytes that are no request, requests that are too large, too slow or too many.
+//! Bytes that are not requests, and requests that are too large, too slow or too many.
 
 use crate::opened::{Opened, answers, read_all};
 use std::io::{Read as _, Write as _};
@@ -41,7 +41,7 @@ fn hostile_bytes_get_a_problem_and_the_end() {
     assert_eq!(
         opened.get("/healthz", "").status,
         200,
-        "others do not notice"
+        "other clients notice nothing"
     );
 }
 
@@ -73,16 +73,18 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
         "POST /v1/queues/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 22000000\r\n\r\n";
     let part = vec![b' '; 128 << 10];
     let refused = |stream: &TcpStream| {
-        stream.set_nonblocking(true).expect("it can be set");
+        stream.set_nonblocking(true).expect("the option can be set");
         let answered = stream.peek(&mut [0]).is_ok();
-        stream.set_nonblocking(false).expect("it can be set");
+        stream
+            .set_nonblocking(false)
+            .expect("the option can be set");
         answered
     };
     let mut halves = Vec::new();
     // Each holds 16 MiB and more; the listener has 256.
     let mut last = loop {
         let mut stream = opened.connect();
-        stream.write_all(head.as_bytes()).expect("it is read");
+        stream.write_all(head.as_bytes()).expect("connected");
         let mut parts = 0;
         while parts < 136 && !refused(&stream) {
             // It may be refused, and closed, in between.
@@ -111,10 +113,10 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
 fn a_head_that_comes_too_slowly_is_given_up() {
     let opened = Opened::new();
     let mut stream = opened.connect();
-    // The second request of a connection is under the same bound as the first.
+    // The second request of a connection is under the same limit as the first.
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal")
-        .expect("it is read");
+        .expect("connected");
     let text = read_all(&mut stream);
     let found = answers(&text);
     assert_eq!(found.len(), 2, "{text}");
@@ -128,19 +130,19 @@ fn requests_are_answered_in_order_on_one_connection() {
     let paths = ["/healthz", "/absent", "/v1/status", "/metrics", "/healthz"];
     let one = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let requests = paths.map(one).concat().repeat(40);
-    // Split anywhere, a request is the same.
+    // A request is the same wherever it is split.
     let mut stream = opened.connect();
-    let mut reading = stream.try_clone().expect("it is open");
+    let mut reading = stream.try_clone().expect("connected");
     let writing = std::thread::Builder::new().spawn(move || {
         for bytes in requests.as_bytes().chunks(7) {
-            stream.write_all(bytes).expect("it is read");
+            stream.write_all(bytes).expect("connected");
         }
         stream
             .shutdown(std::net::Shutdown::Write)
-            .expect("it is open");
+            .expect("connected");
     });
     let found = answers(&read_all(&mut reading));
-    writing.expect("a thread").join().expect("it ends well");
+    writing.expect("a thread").join().expect("no panic");
     let statuses: Vec<u16> = found.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200, 404, 200, 200, 200].repeat(40));
     assert!(found[3].body.ends_with("# EOF\n") && found[4].body == "ok\n");
@@ -155,12 +157,12 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     let taken: Vec<TcpStream> = (0..256)
         .map(|_| {
             let mut stream = opened.connect();
-            // One answered request each shows that each has its place.
+            // One answered request each shows that each is accepted.
             stream
                 .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .expect("it is read");
+                .expect("connected");
             let mut first = [0; 12];
-            stream.read_exact(&mut first).expect("it answers");
+            stream.read_exact(&mut first).expect("an answer");
             assert_eq!(&first, b"HTTP/1.1 200");
             stream
         })
@@ -177,7 +179,7 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     assert_eq!(
         opened.get("/healthz", "").status,
         200,
-        "places are given back"
+        "connections are free again"
     );
     assert_eq!(stats().rejected_busy, 1);
 }
@@ -189,13 +191,13 @@ fn a_client_that_never_reads_holds_up_nobody() {
     let patience = std::time::Duration::from_secs(1);
     greedy
         .set_write_timeout(Some(patience))
-        .expect("it can be set");
+        .expect("the option can be set");
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
-    // It is no longer read from once its answers lie unread; what it asked for is a small part of what it sent.
+    // The server stops reading once answers are unread; what was requested is a small part of what was sent.
     let mut sent = 0;
     while sent < 64 << 20 && greedy.write_all(&requests).is_ok() {
         sent += requests.len();
     }
-    assert!(sent < 64 << 20, "it is read from without end");
+    assert!(sent < 64 << 20, "the server does not stop reading");
     assert_eq!(opened.get("/v1/status", "").status, 200);
 }

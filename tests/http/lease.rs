@@ -1,4 +1,4 @@
-//! Leases over HTTP, for clients that run passes themselves, and for those who ask for a command.
+//! Leases over HTTP, for clients that run passes themselves, and for requests with a command.
 
 use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, finish};
@@ -80,7 +80,7 @@ fn one_that_is_turned_away_is_called_back() {
     assert_eq!(of(&second, "/turn"), "current");
     assert!(
         of(&second, "/token").as_u64() > token.as_u64(),
-        "tokens only grow"
+        "tokens only increase"
     );
     let begun = well(&finish(WAIT, begun));
     assert_eq!(of(&begun, "/begun"), pass);
@@ -98,16 +98,24 @@ fn a_place_ends_with_its_connection_and_with_its_wait() {
     let next = |opened: &Opened| of(&show(opened, "k"), "/next").clone();
     until("it is next", || (!next(&opened).is_null()).then_some(()));
     drop(waiting);
-    until("nobody is next", || next(&opened).is_null().then_some(()));
+    until("no request is next", || {
+        next(&opened).is_null().then_some(())
+    });
     let waiting = opened.begin(CLAIM, &json!({"name": "k", "wait": 1}));
     let said = well(&finish(CLAIM, waiting));
     assert_eq!(
         (of(&said, "/turn"), of(&said, "/token")),
         (&json!("next"), &Value::Null)
     );
-    until("nobody is next", || next(&opened).is_null().then_some(()));
+    until("no request is next", || {
+        next(&opened).is_null().then_some(())
+    });
     let said = well(&opened.post(CLAIM, &json!({"name": "k"})));
-    assert_eq!(of(&said, "/turn"), "no-delay", "nobody would know it again");
+    assert_eq!(
+        of(&said, "/turn"),
+        "no-delay",
+        "no client would recognise it"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is asked of leases so that each answer is given that is described.
+//! Requests about leases that produce every described answer.
 
 use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, run};
@@ -8,7 +8,7 @@ use sexton::actors::lease::{Claim, Requesting, Setting};
 use sexton::actors::lock::Name;
 use std::path::Path;
 
-/// A process that is not there.
+/// A process that does not exist.
 const ABSENT: &str = "0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
 
 /// Whether a path is one of these.
@@ -17,10 +17,10 @@ pub(crate) fn is_ours(path: &str) -> bool {
 }
 
 fn named(name: &str) -> Name {
-    Name::try_from(name).expect("it is short")
+    Name::try_from(name).expect("the name is short")
 }
 
-/// A lease with a pass that a client runs; the token of that.
+/// A lease with a pass that a client runs; returns its token.
 fn claimed(opened: &Opened, name: &str) -> u64 {
     let leases = opened.handle().leases();
     let requesting = Requesting {
@@ -29,12 +29,12 @@ fn claimed(opened: &Opened, name: &str) -> u64 {
         no_delay: true,
         ..Requesting::default()
     };
-    let requested = run(leases.request(requesting)).expect("it is answered");
+    let requested = run(leases.request(requesting)).expect("the request is answered");
     let current = requested.lease.lease.current;
-    current.expect("somebody runs it").token.0
+    current.expect("the lease has a current pass").token.0
 }
 
-/// A place that waits for its turn.
+/// A request that waits for its turn.
 fn next(opened: &Opened, name: &str) -> u64 {
     claimed(opened, name);
     let leases = opened.handle().leases();
@@ -48,18 +48,18 @@ fn next(opened: &Opened, name: &str) -> u64 {
         ..Requesting::default()
     };
     run(leases.request(requesting))
-        .expect("it is answered")
+        .expect("the request is answered")
         .place
         .0
 }
 
-/// A request that is answered as asked.
+/// A request that succeeds.
 pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     let lease = || {
         let set = opened.handle().leases();
         let name = named("well");
-        run(set.set(&name, Setting::Period(1))).expect("it is set");
+        run(set.set(&name, Setting::Period(1))).expect("the node accepts the setting");
         "well"
     };
     let body = match path {
@@ -82,7 +82,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
     asking.about(&body)
 }
 
-/// A request about one that is not there, or whose process is not.
+/// A request about a lease, or with a process, that does not exist.
 fn absent(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -95,13 +95,13 @@ fn absent(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request that does not go together with how a lease stands.
+/// A request that conflicts with the state of a lease.
 fn conflict(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let leases = opened.handle().leases();
     let body = match path {
         "/v1/leases/run" | "/v1/leases/claim" => {
             let off = named("off");
-            run(leases.set(&off, Setting::Disabled(true))).expect("it is set");
+            run(leases.set(&off, Setting::Disabled(true))).expect("the node accepts the setting");
             match path {
                 "/v1/leases/run" => json!({"name": "off", "launch": {"command": ["true"]}}),
                 _ => json!({"name": "off"}),
@@ -120,7 +120,7 @@ fn conflict(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     PendingRequest::as_described(path, method).about(&body)
 }
 
-/// A request that comes as far as the actor.
+/// A request that reaches the actor.
 pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -136,12 +136,12 @@ pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// What is answered to a request that is refused where the disk is full.
+/// A request that is refused because the disk is full.
 pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
     at(&least(path, method), socket)
 }
 
-/// What is answered over the socket, where that differs from what all routes have.
+/// Requests on the socket, where the answers differ from those of all routes.
 pub(crate) fn provoke(
     (path, method, status): (&str, &str, u16),
     (well_node, panicking): (&Opened, &Opened),
@@ -153,7 +153,7 @@ pub(crate) fn provoke(
         409 => conflict(path, method, well_node),
         415 => well(path, method, well_node).with("Content-Type: text/plain"),
         422 => {
-            // One whose turn has come: nothing is noted of one that is turned away.
+            // One whose turn has come: a request that is turned away writes nothing.
             let asking = match path {
                 "/v1/leases/claim" => least(path, method).about(&json!({"name": "once"})),
                 _ => well(path, method, well_node),
@@ -173,7 +173,7 @@ pub(crate) fn provoke(
     Some(answer)
 }
 
-/// Leaves no process behind.
+/// Ends all processes.
 fn wait_for_its_end(said: &Value, socket: &Path) {
     let token = said.pointer("/lease/current/token").cloned();
     let body = json!({"name": "run", "ended": token, "wait": 60});

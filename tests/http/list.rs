@@ -1,4 +1,4 @@
-//! Lists that are long: what an answer holds, and what answers cost that nobody reads.
+//! Long lists: the size of an answer, and the cost of answers that are not read.
 
 use crate::opened::{Answer, Opened, request, run};
 use crate::resources::{raise_descriptor_limit, resident};
@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::TcpStream;
 
-/// Takes so many locks whose names are as long in JSON as names can be.
+/// Acquires this many locks with names whose JSON is as long as possible.
 fn take_long_ones(opened: &Opened, count: u32) {
     let name = |number: u32| [&number.to_be_bytes()[..], &[1; 241]].concat();
     let items = (0..count).map(|number| request(&name(number), &[1; 245]));
-    run(opened.handle().locks().batch(items.collect())).expect("it runs");
+    run(opened.handle().locks().batch(items.collect())).expect("the node answers");
 }
 
-/// Longer than any list, and much shorter than one that is not bounded.
+/// Longer than any list, and much shorter than an unbounded one.
 const ANSWER_BYTES: usize = 512 * 1024;
 
 #[test]
@@ -49,7 +49,7 @@ fn lists_that_nobody_reads_cost_little() {
             let mut stream = opened.connect();
             stream
                 .write_all(b"GET /v1/locks?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .expect("it is read");
+                .expect("connected");
             stream
         })
         .collect();
@@ -63,5 +63,5 @@ fn lists_that_nobody_reads_cost_little() {
     assert_eq!(opened.get("/healthz", "").status, 200);
 }
 
-/// What those lists may hold, and the other tests of this process meanwhile.
+/// The size of those lists, and memory that other tests of this process may use meanwhile.
 const OTHERS_KIB: u64 = 384 << 10;

@@ -1,8 +1,8 @@
-//! A client of event streams: reads one event after the other, and the end.
+//! A client of event streams: reads events one by one, and the end.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an event that lacks a part fails the test"
+    reason = "an incomplete event fails the test"
 )]
 
 use crate::opened::{Opened, TOKEN};
@@ -10,14 +10,14 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
-/// A stream of events that somebody reads.
+/// A stream of events.
 pub(crate) struct Listener {
     reader: BufReader<TcpStream>,
-    /// What came and is not yet taken apart.
+    /// Received bytes that are not parsed yet.
     rest: String,
 }
 
-/// An event, taken apart.
+/// A parsed event.
 #[derive(Debug)]
 pub(crate) struct ReceivedEvent {
     pub(crate) id: String,
@@ -26,13 +26,13 @@ pub(crate) struct ReceivedEvent {
 }
 
 impl Listener {
-    /// Listens under this target; returns once it is sure to hear what happens from now on.
+    /// Subscribes under this target; returns once it is certain to receive all further events.
     pub(crate) fn new(opened: &Opened, target: &str, headers: &str) -> Self {
         let mut stream = opened.connect();
         let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n");
         let token = format!("Authorization: Bearer {TOKEN}\r\n");
         let request = format!("{head}{token}{headers}\r\n");
-        stream.write_all(request.as_bytes()).expect("it is read");
+        stream.write_all(request.as_bytes()).expect("connected");
         let mut listener = Self {
             reader: BufReader::new(stream),
             rest: String::new(),
@@ -68,7 +68,7 @@ impl Listener {
             let told = ReceivedEvent {
                 id: field("id: ").to_owned(),
                 kind: field("event: ").to_owned(),
-                data: serde_json::from_str(field("data: ")).expect("it is JSON"),
+                data: serde_json::from_str(field("data: ")).expect("valid JSON"),
             };
             assert_eq!(lines.next(), None);
             assert_eq!(told.data["kind"], told.kind.as_str());
@@ -87,7 +87,7 @@ impl Listener {
         told
     }
 
-    /// What stands before the next empty line; none at the end.
+    /// The text up to the next empty line; none at the end.
     fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.rest.split_once("\n\n") {
@@ -97,7 +97,7 @@ impl Listener {
             }
             let size = usize::from_str_radix(&self.line(), 16).expect("a chunk says its size");
             let mut chunk = vec![0; size];
-            self.reader.read_exact(&mut chunk).expect("it is all there");
+            self.reader.read_exact(&mut chunk).expect("it is complete");
             assert_eq!(self.line(), "");
             if size == 0 {
                 assert_eq!(self.rest, "", "an event is whole");
@@ -110,7 +110,7 @@ impl Listener {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        let read = self.reader.read_line(&mut line).expect("it is text");
+        let read = self.reader.read_line(&mut line).expect("UTF-8");
         assert!(read > 0, "the stream was cut off");
         line.truncate(line.trim_end().len());
         line

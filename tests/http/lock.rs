@@ -1,4 +1,4 @@
-//! Locks over HTTP: taken, kept, given back, listed, waited for and passed on.
+//! Locks over HTTP: acquired, renewed, released, listed, waited for and passed on.
 
 use crate::opened::{Answer, Opened, finish, run};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn acquire(opened: &Opened, key: &str, owner: &str) -> Answer {
     opened.post("/v1/locks/acquire", &json!({ "key": key, "owner": owner }))
 }
 
-/// Begins to wait for a lock, and stands in line.
+/// Begins to wait for a lock, and waits until it is in line.
 fn wait_for(opened: &Opened, key: &str, owner: &str) -> TcpStream {
     let fields = json!({ "key": key, "owner": owner, "wait": 600, "ttl": 600 });
     let waiting = opened.begin("/v1/locks/acquire", &fields);
@@ -38,7 +38,7 @@ fn whoever_sends_much_behind_a_wait_and_goes_is_given_nothing() {
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 200);
     waiting
         .write_all(&vec![b' '; 20 * 1024])
-        .expect("it is open");
+        .expect("connected");
     drop(waiting);
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 404);
     let one = json!({"key": "a", "owner": "one"});
@@ -95,7 +95,10 @@ fn a_lock_is_taken_kept_and_given_back() {
     assert_eq!(left, json!({"ended": 1}));
     let leaves = opened.post("/v1/locks/release", &leaves);
     leaves.because(404, "absent");
-    assert!(again["token"].as_u64() > Some(token), "a token only grows");
+    assert!(
+        again["token"].as_u64() > Some(token),
+        "tokens only increase"
+    );
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn without_an_owner_each_request_is_one_and_its_token_says_enough() {
         finish("/v1/locks/watch", watching).json(),
         json!({"lost": true})
     );
-    // Under a key the owner is the same when the request comes again, and so is its token.
+    // Under a key a repeated request has the same owner, and so the same token.
     let once = || {
         let header = "Idempotency-Key: mine\r\n";
         opened
@@ -196,10 +199,9 @@ fn who_goes_away_stands_in_line_no_longer() {
         .json();
     assert_eq!(finish("/v1/locks/acquire", stays).json()["owner"], "three");
 
-    // A connection of which one side is closed waits for nothing either, but hears so.
+    // A connection with one side closed does not wait either, but gets an answer.
     let half = wait_for(&opened, "a", "four");
-    half.shutdown(std::net::Shutdown::Write)
-        .expect("it is open");
+    half.shutdown(std::net::Shutdown::Write).expect("connected");
     finish("/v1/locks/acquire", half).problem(400);
     until(|| place("four").status == 404);
 }
@@ -247,9 +249,9 @@ fn a_lock_passes_through_a_thousand_hands_in_turn() {
             .post("/v1/locks/release", &json!({"key": "a", "owner": holder}))
             .json();
         let owner = opened.get("/v1/locks/owner?key=a", "").json()["owner"].clone();
-        owner.as_str().expect("text").clone_into(&mut holder);
-        let number: usize = holder.parse().expect("one that waits");
-        let stream = waiting[number].take().expect("nobody gets it twice");
+        owner.as_str().expect("a string").clone_into(&mut holder);
+        let number: usize = holder.parse().expect("a waiting one exists");
+        let stream = waiting[number].take().expect("no client gets it twice");
         let granted = finish("/v1/locks/acquire", stream).json();
         let token = granted["token"].as_u64().expect("a grant has a token");
         assert!(token > newest);
@@ -286,7 +288,7 @@ fn names_that_are_no_text_stand_in_base64() {
 #[test]
 fn a_list_is_filtered_and_paged() {
     let opened = Opened::new();
-    let name = |text: String| Name::new(text.into_bytes()).expect("it is short");
+    let name = |text: String| Name::new(text.into_bytes()).expect("the name is short");
     let request = |n: u32| {
         Item::<LockMachine>::Message(Message::Request {
             key: name(format!("k{:02}", n % 50)),
@@ -301,7 +303,7 @@ fn a_list_is_filtered_and_paged() {
         .handle()
         .locks()
         .batch((0..150).map(request).collect()))
-    .expect("it runs");
+    .expect("the node answers");
     let all = opened.get("/v1/locks?limit=1000", "").json();
     assert_eq!(all["next"], Value::Null);
     let all = all["locks"].as_array().expect("a list").clone();
@@ -362,7 +364,11 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
         json!({"draining": true, "locks": 1, "claims": 0, "passes": 0, "tasks": 0})
     );
     acquire(&opened, "b", "one").because(503, "draining");
-    assert_eq!(acquire(&opened, "a", "one").status, 200, "renewals go on");
+    assert_eq!(
+        acquire(&opened, "a", "one").status,
+        200,
+        "renewals continue"
+    );
     assert_eq!(opened.get("/v1/status", "").json()["draining"], true);
     assert_eq!(opened.get("/healthz", "").body, "draining\n");
     let waiting = opened.begin("/v1/drain?wait=600", &Value::Null);
@@ -374,5 +380,5 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
         drained,
         json!({"draining": true, "locks": 0, "claims": 0, "passes": 0, "tasks": 0})
     );
-    run(opened.handle().drained()).expect("whoever else waits for it is told too");
+    run(opened.handle().drained()).expect("other waiting clients are notified, too");
 }

@@ -1,4 +1,4 @@
-//! What is not done with locks over HTTP, each with its status and its reason.
+//! Refusals of locks over HTTP, each with its status and its reason.
 
 use crate::opened::{Opened, finish};
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ fn a_body_that_is_no_json_object_is_refused() {
     }
     post("", &format!("{good}{}", " ".repeat(64 * 1024))).problem(413);
     let padded = format!("{good}{}", " ".repeat(64 * 1024 - good.len()));
-    assert_eq!(post("", &padded).status, 200, "so much is allowed");
+    assert_eq!(post("", &padded).status, 200, "this size is allowed");
     let bytes =
         b"POST /v1/locks/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\xff\xfe";
     opened.ask(bytes).because(400, "malformed");
@@ -143,7 +143,7 @@ fn what_is_kept_for_the_coordinator_is_forbidden() {
 fn bounds_are_answered() {
     let opened = Opened::configured(|config| {
         config.rules.lock.entries_max = 1;
-        config.http.as_mut().expect("it has one").waits_max = 0;
+        config.http.as_mut().expect("HTTP is configured").waits_max = 0;
     });
     let fields = |key: &str, wait: u64| json!({"key": key, "owner": "o", "wait": wait});
     assert_eq!(opened.post(ACQUIRE, &fields("a", 0)).status, 200);

@@ -1,4 +1,4 @@
-//! The HTTP door of a node in this process, over real sockets.
+//! The HTTP listener of a node in this process, over real sockets.
 
 #![cfg(feature = "http")]
 

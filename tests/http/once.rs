@@ -1,9 +1,9 @@
-//! `Idempotency-Key` with the real program, killed as by a power cut of the process: what was done is known, and is done
+//! `Idempotency-Key` with the real program, which is killed: a request is remembered, and done
 //! once.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{Daemon, ended, sexton, text};
@@ -43,11 +43,11 @@ fn get(daemon: &Daemon, path: &str) -> Value {
 
 fn send(daemon: &Daemon, request: &str) -> Answer {
     let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
-    stream.write_all(request.as_bytes()).expect("it is read");
+    stream.write_all(request.as_bytes()).expect("connected");
     answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
-/// Something of everything, each under its key; what it came to.
+/// An example of everything, each under its key; returns the results.
 fn work(daemon: &Daemon) -> [Value; 4] {
     let jobs: Vec<Value> = (0..3)
         .map(|job| json!({"queue": "many", "body": format!("{job}")}))
@@ -75,14 +75,14 @@ fn key_is_reused(daemon: &Daemon) {
     post(daemon, ACQUIRE, "lock", &other).because(422, "key-reused");
     let other = json!({"queue": "q", "body": "y"});
     post(daemon, PUSH, "job", &other).because(422, "key-reused");
-    // More than was asked for before: what is more is not claimed either.
+    // More than was requested before: the additional ones are not claimed either.
     let other = json!({"queues": ["many"], "count": 3});
     post(daemon, POP, "claim", &other).because(422, "key-reused");
 }
 
 #[test]
 fn what_was_done_is_known_after_a_kill() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
@@ -99,11 +99,11 @@ fn what_was_done_is_known_after_a_kill() {
 
 #[test]
 fn what_was_done_is_known_when_the_journal_is_trimmed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
-    // Each time more than the first segment takes, which goes when neither snapshot needs it.
+    // Each time more than fits into the first segment, which is removed when neither snapshot needs it.
     let fill = json!({"queue": "filled", "body": "x".repeat(60_000)});
     for _ in 0..2 {
         for _ in 0..20 {
@@ -125,7 +125,7 @@ fn what_was_done_is_known_when_the_journal_is_trimmed() {
 
 #[test]
 fn an_exported_log_has_what_was_done_under_which_key() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     work(&daemon);
@@ -141,7 +141,7 @@ fn an_exported_log_has_what_was_done_under_which_key() {
     };
     replay(&[text(&data), "--verify"]);
     replay(&[text(&data), "--export", text(&export)]);
-    let log = std::fs::read_to_string(&export).expect("it was written");
+    let log = std::fs::read_to_string(&export).expect("the file was written");
     let keys = log.lines().filter(|line| line.contains(r#""key":"#));
     let lengths: Vec<usize> = keys
         .filter_map(|line| {
@@ -150,13 +150,13 @@ fn an_exported_log_has_what_was_done_under_which_key() {
         })
         .collect();
     assert_eq!(lengths, [64; 4], "four requests, each one message");
-    // The states that the checkpoint noted have the receipts in them.
+    // The digests in the checkpoint include the receipts.
     replay(&[text(&export), "--verify"]);
 }
 
 #[test]
 fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     let one = json!({"key": "a", "owner": "one", "ttl": 6000});
@@ -167,7 +167,7 @@ fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
         let head = format!("POST {ACQUIRE} HTTP/1.1\r\nHost: localhost\r\n{header}");
         let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
         let request = format!("{head}Content-Length: {length}\r\n\r\n{fields}");
-        stream.write_all(request.as_bytes()).expect("it is read");
+        stream.write_all(request.as_bytes()).expect("connected");
         while place(&daemon, owner) != 200 {
             std::thread::yield_now();
         }
@@ -177,8 +177,12 @@ fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
     daemon.kill();
     drop(waiting);
     let daemon = start(&data);
-    assert_eq!(place(&daemon, "gone"), 404, "nobody waits there");
-    assert_eq!(place(&daemon, "back"), 200, "who has a key may come back");
+    assert_eq!(place(&daemon, "gone"), 404, "no client waits there");
+    assert_eq!(
+        place(&daemon, "back"),
+        200,
+        "a client with a key may come back"
+    );
     let release = json!({"key": "a", "owner": "one"});
     post(&daemon, "/v1/locks/release", "", &release).json();
     let fields = json!({"key": "a", "owner": "back", "wait": 3600});

@@ -1,4 +1,4 @@
-//! A node in this process with its HTTP door open, and a client of a few lines that takes answers apart.
+//! A node in this process with its HTTP listener open, and a minimal client that parses answers.
 
 use crate::described;
 pub(crate) use crate::lock_request::request;
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A node with its HTTP door open on TCP and on a socket in a directory of its own.
+/// A node with its HTTP listener open on TCP and on a socket in a directory of its own.
 pub(crate) struct Opened {
     node: Option<Node>,
     config: Config,
     pub(crate) directory: tempfile::TempDir,
 }
 
-/// An answer, taken apart.
+/// A parsed answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -39,16 +39,16 @@ impl Answer {
         })
     }
 
-    /// The body of an answer that is as asked.
+    /// The body of a successful answer.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
-        serde_json::from_str(&self.body).expect("it is JSON")
+        serde_json::from_str(&self.body).expect("valid JSON")
     }
 
-    /// Asserts that this is a problem of this status with this reason, and gives it.
+    /// Asserts that this is a problem of this status with this reason, and returns it.
     pub(crate) fn because(&self, status: u16, reason: &str) -> Value {
         self.problem(status);
-        let document: Value = serde_json::from_str(&self.body).expect("it is JSON");
+        let document: Value = serde_json::from_str(&self.body).expect("valid JSON");
         assert_eq!(
             document.get("reason").and_then(Value::as_str),
             Some(reason),
@@ -57,17 +57,20 @@ impl Answer {
         document
     }
 
-    /// Asserts that this is a problem document about this status, and gives its detail.
+    /// Asserts that this is a problem document about this status, and returns its detail.
     pub(crate) fn problem(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
         let content_type = self.header("content-type");
         assert_eq!(content_type, Some("application/problem+json"), "{self:?}");
-        let document: Value = serde_json::from_str(&self.body).expect("it is JSON");
+        let document: Value = serde_json::from_str(&self.body).expect("valid JSON");
         let at = |path| document.pointer(path).expect("a member");
         assert_eq!(at("/status"), status);
         assert_eq!(at("/type"), "about:blank");
         assert!(at("/title").as_str().is_some_and(|title| !title.is_empty()));
-        at("/detail").as_str().expect("it says why").to_owned()
+        at("/detail")
+            .as_str()
+            .expect("the refusal has a detail")
+            .to_owned()
     }
 }
 
@@ -77,11 +80,11 @@ impl Opened {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut HttpConfig)) -> Self {
-        Self::configured(|config| change(config.http.as_mut().expect("it has one")))
+        Self::configured(|config| change(config.http.as_mut().expect("HTTP is configured")))
     }
 
     pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Self {
-        let directory = tempfile::tempdir().expect("a directory can be made");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let http = HttpConfig {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             socket: Some(directory.path().join("data/sexton.sock")),
@@ -106,11 +109,11 @@ impl Opened {
 
     pub(crate) fn with_token() -> Self {
         Self::with(|http| {
-            let socket = http.socket.as_ref().expect("it has one");
+            let socket = http.socket.as_ref().expect("a socket");
             let file = socket
                 .parent()
                 .and_then(Path::parent)
-                .expect("inside")
+                .expect("the socket is in a directory")
                 .join("token");
             write_private(&file, TOKEN);
             http.token_file = Some(file);
@@ -118,36 +121,38 @@ impl Opened {
     }
 
     pub(crate) fn handle(&self) -> Handle {
-        self.node.as_ref().expect("it runs").handle()
+        self.node.as_ref().expect("the node is running").handle()
     }
 
     pub(crate) fn door(&self) -> &Door {
-        let node = self.node.as_ref().expect("it runs");
-        node.http().expect("the door is open")
+        let node = self.node.as_ref().expect("the node is running");
+        node.http().expect("the listener is open")
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.handle().doors().http.expect("the door is open")
+        self.handle().doors().http.expect("the listener is open")
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.handle().doors().socket.expect("the door is open")
+        self.handle().doors().socket.expect("the listener is open")
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address()).expect("it listens");
         let patience = Some(Duration::from_secs(30));
-        stream.set_read_timeout(patience).expect("it can be set");
+        stream
+            .set_read_timeout(patience)
+            .expect("the option can be set");
         stream
     }
 
-    /// Everything that is answered to these bytes, with the sending side closed behind them.
+    /// All answers to these bytes, after which the sending side is closed.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        stream.write_all(bytes).expect("it is read");
+        stream.write_all(bytes).expect("connected");
         stream
             .shutdown(std::net::Shutdown::Write)
-            .expect("it is open");
+            .expect("connected");
         read_all(&mut stream)
     }
 
@@ -176,7 +181,7 @@ impl Opened {
         self.ask(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
     }
 
-    /// Posts on a connection of its own, which stays open until the answer has come.
+    /// Posts on a connection of its own, which stays open until the answer has arrived.
     pub(crate) fn begin(&self, path: &str, fields: &Value) -> TcpStream {
         self.begin_with(path, "", fields)
     }
@@ -187,7 +192,7 @@ impl Opened {
         let mut stream = self.connect();
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         let request = format!("{head}{headers}Content-Length: {length}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).expect("it is read");
+        stream.write_all(request.as_bytes()).expect("connected");
         stream
     }
 
@@ -198,11 +203,11 @@ impl Opened {
     pub(crate) fn get_over_socket(&self, path: &str) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it is read");
-        answers(&read_all(&mut stream)).pop().expect("it answers")
+        stream.write_all(request.as_bytes()).expect("connected");
+        answers(&read_all(&mut stream)).pop().expect("an answer")
     }
 
-    /// Stops in good order, and starts on the same directory.
+    /// Stops cleanly, and starts on the same directory.
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.node = Some(Node::open(self.config.clone()).expect("the node opens again"));
@@ -211,33 +216,33 @@ impl Opened {
     pub(crate) fn post_over_socket(&self, path: &str) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
         let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it is read");
-        answers(&read_all(&mut stream)).pop().expect("it answers")
+        stream.write_all(request.as_bytes()).expect("connected");
+        answers(&read_all(&mut stream)).pop().expect("an answer")
     }
 
     pub(crate) fn stop(&mut self) {
         self.node
             .take()
-            .expect("it runs")
+            .expect("it is running")
             .stop()
-            .expect("it stops well");
+            .expect("a clean stop");
     }
 }
 
 pub(crate) fn read_all(stream: &mut impl std::io::Read) -> String {
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).expect("it ends");
-    String::from_utf8(bytes).expect("it is text")
+    stream.read_to_end(&mut bytes).expect("the end");
+    String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// The answer to what was begun.
+/// The answer to the request that was begun.
 pub(crate) fn finish(path: &str, mut stream: TcpStream) -> Answer {
     let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     described::check("POST", path, &answer);
     answer
 }
 
-/// Takes the answers to GET requests apart, each by its length.
+/// Parses the answers to GET requests, each by its length.
 pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
     let mut found = Vec::new();
     while let Some((head, rest)) = text.split_once("\r\n\r\n") {
@@ -264,16 +269,16 @@ pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
         text = more;
         found.push(answer);
     }
-    assert_eq!(text, "", "something stands behind the answers");
+    assert_eq!(text, "", "there is text after the answers");
     found
 }
 
-/// Takes a body in chunks apart; what stands behind it.
+/// Parses a chunked body; returns the text after it.
 fn unchunk<'t>(mut text: &'t str, body: &mut String) -> &'t str {
     loop {
         let (size, rest) = text.split_once("\r\n").expect("a chunk says its size");
         let size = usize::from_str_radix(size, 16).expect("a size");
-        let (chunk, rest) = rest.split_at_checked(size).expect("it is whole");
+        let (chunk, rest) = rest.split_at_checked(size).expect("it is long enough");
         body.push_str(chunk);
         text = rest.strip_prefix("\r\n").expect("a chunk has an end");
         if size == 0 {
@@ -285,8 +290,6 @@ fn unchunk<'t>(mut text: &'t str, body: &mut String) -> &'t str {
 pub(crate) fn write_private(file: &Path, text: &str) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = options.open(file).expect("it can be written");
-    opened
-        .write_all(text.as_bytes())
-        .expect("it can be written");
+    let mut opened = options.open(file).expect("a writable file");
+    opened.write_all(text.as_bytes()).expect("a writable file");
 }

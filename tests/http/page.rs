@@ -1,11 +1,11 @@
-//! The page: what is around every view. Its headers, whom it lets in, and from where it takes forms.
+//! The page, around its views: its headers, who may log in, and which forms it accepts.
 
 use crate::browser::{Browser, shows};
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, request, run, write_private};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
-/// Every view that can be opened without naming something.
+/// Every view without a name in its path.
 pub(crate) const VIEWS: [&str; 7] = [
     "/",
     "/page/locks",
@@ -88,7 +88,7 @@ fn what_a_page_loads_is_served_with_its_type() {
         ("/page.svg", "image/svg+xml"),
     ] {
         let answer = opened.get(path, "");
-        assert_eq!(answer.status, 200, "no token is asked for {path}");
+        assert_eq!(answer.status, 200, "{path} requires no token");
         assert_eq!(answer.header("content-type"), Some(content_type));
         assert_eq!(answer.header("content-security-policy"), Some(POLICY));
         assert!(
@@ -128,7 +128,7 @@ fn a_browser_without_a_login_is_asked_for_a_token() {
     ] {
         is_page(&browser.send("/page/enter", malformed), 400);
     }
-    // A stream is refused as well, and so are pages that are not there.
+    // A stream is refused as well, and so are pages that do not exist.
     assert_eq!(browser.load("/page/changes").status, 401);
     assert_eq!(browser.load("/page/absent").status, 401);
 }
@@ -147,7 +147,7 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
     );
     let set = entered
         .header("set-cookie")
-        .expect("it sets one")
+        .expect("the answer sets the header")
         .to_owned();
     let mut parts = set.split("; ");
     let login = parts.next().expect("it has a value").to_owned();
@@ -162,7 +162,7 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
     );
     is_page(&browser.load("/"), 200);
     assert!(browser.page("/").contains("action=\"/page/leave\""));
-    // It is for pages alone.
+    // The cookie is for pages alone.
     let cookie = format!("Cookie: {login}\r\n");
     for path in ["/v1/status", "/v1/events", "/metrics", "/v1/locks"] {
         opened.get(path, &cookie).problem(401);
@@ -172,14 +172,14 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
         opened.get("/", &format!("Cookie: {login}x\r\n")).status,
         401
     );
-    // Programs have their header, also here.
+    // Programs use their header here, too.
     let bearer = |token: &str| {
         opened
             .get("/", &format!("Authorization: Bearer {token}\r\n{cookie}"))
             .status
     };
     assert_eq!((bearer(TOKEN), bearer("wrong")), (200, 401));
-    // Nobody is sent elsewhere.
+    // No redirect leads to another site.
     for to in [
         "https%3A%2F%2Fevil.example",
         "%2F%2Fevil.example",
@@ -194,13 +194,16 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
         (303, Some("/page/login"))
     );
     is_page(&browser.load("/"), 401);
-    // A login ends with its token.
+    // A login ends when its token is removed.
     assert_eq!(opened.get("/", &cookie).status, 200);
     write_private(
         &opened.directory.path().join("token"),
         "another-token-of-the-right-length\n",
     );
-    opened.door().reload_token().expect("it can be read");
+    opened
+        .door()
+        .reload_token()
+        .expect("the token file is readable");
     assert_eq!(opened.get("/", &cookie).status, 401);
 }
 
@@ -223,12 +226,12 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     let opened = Opened::new();
     let held = || {
         let owner = run(opened.handle().locks().owner(
-            &"a".try_into().expect("a name"),
-            &"".try_into().expect("a name"),
+            &"a".try_into().expect("a valid name"),
+            &"".try_into().expect("a valid name"),
         ));
-        owner.expect("it runs").is_some()
+        owner.expect("the node answers").is_some()
     };
-    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     let browser = Browser::new(&opened);
     let force = |headers: &str| browser.send_from("/page/lock/force", headers, "key=a");
     for headers in [
@@ -247,18 +250,18 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
         );
     }
     assert!(held());
-    // Also where nothing else is asked for: a browser may be forwarded to the socket.
+    // Even where no token is required: a browser may be forwarded to the socket.
     let mut stream = UnixStream::connect(opened.socket()).expect("it listens");
     let kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5";
     let head = "POST /page/lock/force HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let foreign = format!("{head}Origin: http://evil.example\r\n{kind}\r\n\r\nkey=a");
-    stream.write_all(foreign.as_bytes()).expect("it is read");
-    let answer = answers(&read_all(&mut stream)).pop().expect("it answers");
+    stream.write_all(foreign.as_bytes()).expect("connected");
+    let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     is_page(&answer, 403);
     assert!(held());
-    // Nor is a page shown there under a name that somebody else lets point here.
+    // A page is not shown there under a foreign name that resolves to it.
     is_page(&opened.get_over_socket("/"), 421);
-    // A body that is no form is none.
+    // A body that is not a form is refused.
     let json = "Origin: http://localhost\r\nContent-Type: application/json\r\nHost: localhost\r\n";
     let posted = opened.ask(
         format!(

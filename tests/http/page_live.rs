@@ -8,7 +8,7 @@ use std::net::TcpStream;
 fn listen(opened: &Opened) -> TcpStream {
     let mut stream = opened.connect();
     let request = "GET /page/changes HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    stream.write_all(request.as_bytes()).expect("it is read");
+    stream.write_all(request.as_bytes()).expect("connected");
     let head = received(&mut stream, ":\n\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let head = head.to_lowercase();
@@ -22,15 +22,15 @@ fn listen(opened: &Opened) -> TcpStream {
     stream
 }
 
-/// Reads until this stands at the end of what came, past the framing of chunks.
+/// Reads until the received text ends with this, apart from the framing of chunks.
 fn received(stream: &mut TcpStream, end: &str) -> String {
     let mut bytes = Vec::new();
     loop {
         let mut byte = [0];
-        stream.read_exact(&mut byte).expect("it is there");
+        stream.read_exact(&mut byte).expect("it exists");
         bytes.extend(byte);
         if bytes.ends_with(end.as_bytes()) {
-            return String::from_utf8(bytes).expect("it is text");
+            return String::from_utf8(bytes).expect("UTF-8");
         }
     }
 }
@@ -52,7 +52,7 @@ fn a_stream_reports_that_something_happened_and_not_what() {
     opened.stop();
     for mut stream in streams {
         let mut rest = String::new();
-        stream.read_to_string(&mut rest).expect("it ends");
+        stream.read_to_string(&mut rest).expect("the end");
         assert!(rest.ends_with("0\r\n\r\n"), "{rest:?}");
     }
 }

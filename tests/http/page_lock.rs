@@ -1,4 +1,4 @@
-//! Locks and leases on the page: who holds, since when, who waits; names of any bytes; long lists.
+//! Locks and leases on the page: holders, since when, waiters; names of any bytes; long lists.
 
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, request, run};
@@ -8,10 +8,10 @@ use serde_json::json;
 fn a_lock_is_shown_with_its_holder_and_those_who_wait() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);
-    // From here on events are kept.
+    // From here on events are stored.
     shows(&browser.page("/page/locks"), &["No locks", "No leases"]);
     let items = [b"one", b"two", b"six"].map(|owner| request(b"account", owner));
-    run(opened.handle().locks().batch(items.into())).expect("it runs");
+    run(opened.handle().locks().batch(items.into())).expect("the node answers");
     shows(
         &browser.page("/page/locks"),
         &["account", "one", "holder", "waits, 1", "waits, 2"],
@@ -45,14 +45,14 @@ fn a_lock_is_shown_with_its_holder_and_those_who_wait() {
 fn a_list_of_locks_says_since_when_each_is_held() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);
-    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("it runs");
-    // No events were recorded then: it may have been renewed since its grant.
+    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
+    // No events were stored then: it may have been renewed since its grant.
     shows(
         &browser.page("/page/locks"),
         &["Owner State Since Expires in", "or before"],
     );
     let items = vec![request(b"b", b"one")];
-    run(opened.handle().locks().batch(items)).expect("it runs");
+    run(opened.handle().locks().batch(items)).expect("the node answers");
     let page = text(&browser.page("/page/locks"));
     assert_eq!(page.matches("or before").count(), 1, "{page}");
 }
@@ -68,7 +68,7 @@ fn the_lock_that_somebody_has_waited_for_longest_comes_first() {
         (b"busy", b"six"),
     ];
     for (key, owner) in wanted {
-        run(opened.handle().locks().batch(vec![request(key, owner)])).expect("it runs");
+        run(opened.handle().locks().batch(vec![request(key, owner)])).expect("the node answers");
     }
     let page = text(&Browser::new(&opened).page("/"));
     let at = |words: &str| {
@@ -81,7 +81,7 @@ fn the_lock_that_somebody_has_waited_for_longest_comes_first() {
 #[test]
 fn a_grant_of_which_nothing_is_kept_is_named_by_its_token() {
     let opened = Opened::new();
-    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     shows(
         &Browser::new(&opened).page("/page/lock?key=a"),
         &["or before (token", "granted", "From the journal"],
@@ -105,7 +105,7 @@ fn names_are_escaped_whatever_they_are() {
             request(key, b"<script>alert(1)</script>"),
             request(key, b"two"),
         ];
-        run(opened.handle().locks().batch(items)).expect("it runs");
+        run(opened.handle().locks().batch(items)).expect("the node answers");
     }
     let browser = Browser::new(&opened);
     for path in ["/page/locks", "/"] {
@@ -122,7 +122,7 @@ fn names_are_escaped_whatever_they_are() {
             &[html.trim_end_matches("&amp;"), "a\\xe2\\x80\\xaeb"],
         );
     }
-    // Every link leads to what it names.
+    // Every link leads to the item that it names.
     let page = browser.page("/page/locks");
     let links: std::collections::BTreeSet<&str> = page
         .split(" href=\"")
@@ -150,7 +150,7 @@ fn a_long_list_is_shown_page_by_page() {
     let locks: Vec<_> = (0..250)
         .map(|number| request(format!("lock-{number}").as_bytes(), b"one"))
         .collect();
-    run(opened.handle().locks().batch(locks)).expect("it runs");
+    run(opened.handle().locks().batch(locks)).expect("the node answers");
     let browser = Browser::new(&opened);
     let (mut path, mut found) = ("/page/locks".to_owned(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! The first view: what is amiss, and rates.
+//! The first view: problems, and rates.
 
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, request, run};
@@ -20,12 +20,15 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
             "Coordinator Version 0.1.0",
         ],
     );
-    // Each plot says in words what it shows.
+    // Each plot has a text that describes it.
     assert_eq!(
         page.matches("<svg").count(),
         page.matches("role=\"img\" aria-label=\"").count()
     );
-    assert!(!text(&page).contains("beanstalkd"), "it is not open");
+    assert!(
+        !text(&page).contains("beanstalkd"),
+        "its listener is not open"
+    );
 }
 
 #[test]
@@ -34,7 +37,7 @@ fn changes_are_counted_for_each_actor() {
     let handle = opened.handle();
     let counts = || [ActorId::LOCK, ActorId::QUEUE].map(|actor| handle.entries_of(actor));
     let [locks, queues] = counts();
-    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     assert_eq!(counts(), [locks + 1, queues]);
     let page = Browser::new(&opened).page("/");
     shows(
@@ -47,7 +50,7 @@ fn changes_are_counted_for_each_actor() {
 fn what_is_amiss_stands_first() {
     let opened = Opened::new();
     let (handle, browser) = (opened.handle(), Browser::new(&opened));
-    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     handle.actors().queue.sabotage(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted <b>");
     }));
@@ -65,7 +68,7 @@ fn what_is_amiss_stands_first() {
         !page.contains("<b>") && !text(&page).contains("Nothing is stuck"),
         "{page}"
     );
-    run(handle.begin_drain(Drain::Locks)).expect("it runs");
+    run(handle.begin_drain(Drain::Locks)).expect("the node answers");
     shows(
         &browser.page("/"),
         &["Draining No new locks until the next start"],
@@ -81,7 +84,7 @@ fn a_halted_node_says_so_to_people() {
     }));
     assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());
     let halt = run(handle.halted()).to_string();
-    // A page has its words in lines of its own.
+    // The texts of a page are on separate lines.
     let halt: Vec<&str> = halt.split_whitespace().collect();
     let halt = halt.join(" ");
     for path in ["/", "/page/locks", "/page/queues", "/page/changes"] {

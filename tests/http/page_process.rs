@@ -1,8 +1,8 @@
-//! Processes and tasks on the page: for whom they are, the tree, what is printed, why a task does not run.
+//! Processes and tasks on the page: who may see them, the tree, their output, why a task does not run.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::browser::{Browser, shows, text};
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 pub(crate) const RUN_TOKEN: &str = "correct-horse-that-runs";
 
-/// A node that launches, with a token that lets do so and one that does not.
+/// A node that launches processes, with a token that permits it and one that does not.
 pub(crate) fn opened() -> Opened {
     Opened::configured(|config| {
         launches(config);
         serves(config);
-        let http = config.http.as_mut().expect("it has one");
-        let socket = http.socket.as_ref().expect("it has one");
+        let http = config.http.as_mut().expect("HTTP is configured");
+        let socket = http.socket.as_ref().expect("a socket");
         let file = socket
             .parent()
             .expect("it is below")
@@ -65,10 +65,10 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
     let script = "echo '<out>'; echo err >&2; exec sleep 600";
     let launch = json!({"command": ["sh", "-c", script, "<b>"], "labels": {"branch": "<main>"}});
     let parent = post(&opened, "/v1/processes/launch", &launch);
-    let parent = parent["id"].as_str().expect("it has one").to_owned();
+    let parent = parent["id"].as_str().expect("a string").to_owned();
     let below = json!({"command": ["sleep", "600"], "parent": parent});
     let child = post(&opened, "/v1/processes/launch", &below);
-    let child = child["id"].as_str().expect("it has one").to_owned();
+    let child = child["id"].as_str().expect("a string").to_owned();
     let list = browser.page("/page/processes");
     shows(&list, &["<b>", "running", "iB"]);
     assert!(!list.contains("<b>"), "{list}");
@@ -128,7 +128,7 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
     assert_eq!(list.matches("/page/process?id=").count(), 100);
 }
 
-/// Adds a task whose work id is its name; its number.
+/// Adds a task whose work id is its name; returns its number.
 fn add(opened: &Opened, name: &str, script: &str) -> u64 {
     let launch = json!({"command": ["sh", "-c", script]});
     let task = json!({"launch": launch, "name": name, "group": "deploys", "work": name});
@@ -158,7 +158,7 @@ fn a_task_shows_what_its_attempts_printed() {
     );
     assert!(!page.contains("<oh>") && !page.contains("bro<ken"));
     shows(&browser.page("/"), &["Tasks failed 1 task"]);
-    // What commands print is for those who may start them.
+    // The output of commands is for users who may launch them.
     let plain = Browser::with_token(&opened, TOKEN);
     let page = plain.page(&path);
     assert!(

@@ -1,8 +1,9 @@
-//! Queues and jobs on the page: by tenant and type, failed jobs with their errors, retry and discard by filter, and very many.
+//! Queues and jobs on the page: by tenant and type, failed jobs with their errors, retry and discard by filter, and very many
+//! of them.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::browser::{Browser, shows, text};
@@ -15,10 +16,10 @@ const ERROR: &str = "SMTP 451 <try> \u{202b}again";
 /// Adds jobs to a queue.
 fn push(opened: &Opened, queue: &str, count: u32) {
     for number in 0..count {
-        let queue = queue.try_into().expect("a name");
+        let queue = queue.try_into().expect("a valid name");
         let body = Body::new(format!("<body {number}>\0\u{202e}").into_bytes());
         let added = run(opened.handle().queues().put(Put::new(queue, body)));
-        added.expect("it is added");
+        added.expect("the node adds it");
     }
 }
 
@@ -33,7 +34,7 @@ fn bury(opened: &Opened, queue: &str) -> u64 {
     job["id"].as_u64().expect("a number")
 }
 
-/// Claims a job and has it fail for good.
+/// Claims a job and makes it fail for good.
 fn abandon(opened: &Opened, queue: &str) -> u64 {
     let popped = opened
         .post("/v1/queues/pop", &json!({"queues": [queue]}))
@@ -74,7 +75,7 @@ fn queues_are_shown_by_tenant_and_type() {
     shows(&page, &["shop:mail", "ready 2", "No jobs"]);
     let paused = browser.do_and_look("/page/queue/pause", "queue=shop%3Amail&minutes=10");
     shows(&paused, &["End the pause"]);
-    // The whole time is left in the millisecond in which the pause began.
+    // The full time is left in the millisecond in which the pause began.
     for page in [paused, browser.page("/page/queues")] {
         let left = ["paused, 9 min 59 s", "paused, 10 min 0 s"];
         let page = text(&page);
@@ -119,7 +120,7 @@ fn failed_jobs_are_shown_with_their_errors_and_tried_again_or_discarded() {
     assert_eq!(of_queue.matches("/page/job?id=").count(), 2);
     let by_error = browser.page("/page/jobs?queue=mail&type=&phase=&error=SMTP+451");
     assert_eq!(by_error.matches("/page/job?id=").count(), 1);
-    // What the filter lets through is done, and nothing else.
+    // The jobs that match the filter are changed, and no others.
     let done = browser.do_and_look("/page/jobs/retry", "queue=mail&error=SMTP");
     shows(&done, &["1 job made ready."]);
     let phase =
@@ -198,7 +199,10 @@ fn a_page_of_very_many_queues_is_no_longer_than_another() {
     for thousand in 0..100 {
         let jobs = (0..1000).map(|number| {
             let queue = format!("tenant-{thousand}:type-{number}");
-            Put::new(queue.as_str().try_into().expect("a name"), Body::new(*b"x"))
+            Put::new(
+                queue.as_str().try_into().expect("a valid name"),
+                Body::new(*b"x"),
+            )
         });
         run(queues.put_all(jobs.collect())).expect("they are added");
     }
@@ -235,7 +239,9 @@ fn a_claim_is_shown_with_the_time_since_which_it_is_held() {
         format!("/page/job?id={id}"),
     ] {
         let page = browser.page(&path);
-        let (_, since) = page.split_once("Claimed since").expect("it says so");
+        let (_, since) = page
+            .split_once("Claimed since")
+            .expect("the message has this part");
         assert!(since.contains("<time datetime="), "{path}: {since}");
         shows(since, &[", for 0"]);
     }

@@ -1,8 +1,8 @@
-//! The past on the page: any moment of the journal, what happened around it, and stories of before a restart.
+//! The past on the page: any moment of the journal, what happened around it, and histories from before a restart.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::browser::{Browser, shows, text};
@@ -19,7 +19,7 @@ use std::task::{Context, Waker};
 
 const PUSH_ALL: &str = "/v1/queues/push-all";
 
-/// A page of the past, once the journal has been read for it: each look waits for that a while.
+/// A page of the past, once the journal has been read for it: each request waits a while for that.
 fn then(browser: &Browser<'_>, path: &str) -> String {
     loop {
         let page = browser.page(path);
@@ -29,10 +29,10 @@ fn then(browser: &Browser<'_>, path: &str) -> String {
     }
 }
 
-/// What stands between two parts of a page.
+/// The text between two parts of a page.
 fn between<'p>(page: &'p str, begin: &str, end: &str) -> &'p str {
-    let (_, rest) = page.split_once(begin).expect("it begins");
-    rest.split_once(end).expect("it ends").0
+    let (_, rest) = page.split_once(begin).expect("the page has this part");
+    rest.split_once(end).expect("the text has this end").0
 }
 
 fn state(page: &str) -> &str {
@@ -43,11 +43,11 @@ fn around(page: &str) -> &str {
     between(page, "id=\"around\"", "</section>")
 }
 
-/// The digest of each actor, as a page has them.
+/// The digest of each actor on a page.
 fn digests(page: &str) -> BTreeMap<String, String> {
     let actors = state(page).split("<h3>").skip(1);
     let digest = |part: &str| {
-        let (name, rest) = part.split_once("</h3>").expect("a name");
+        let (name, rest) = part.split_once("</h3>").expect("the part has a heading");
         (
             name.to_owned(),
             between(rest, "Digest <code>", "</code>").to_owned(),
@@ -56,19 +56,19 @@ fn digests(page: &str) -> BTreeMap<String, String> {
     actors.map(digest).collect()
 }
 
-/// What `sexton replay` says of the directory that the node runs on, up to an entry.
+/// The output of `sexton replay` for the node's directory, up to an entry.
 fn replayed(opened: &Opened, until: u64) -> Value {
     let mut command = daemon::sexton();
     command
         .arg("replay")
         .arg(opened.directory.path().join("data"));
     command.args(["--until", &until.to_string(), "--state", "--json"]);
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command runs");
     assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).expect("it is JSON")
+    serde_json::from_slice(&output.stdout).expect("valid JSON")
 }
 
-/// Takes a lock; the number of the entry.
+/// Acquires a lock; returns the number of the entry.
 fn acquire(opened: &Opened, key: &str, owner: &str) -> u64 {
     let asked = json!({"key": key, "owner": owner});
     let token = &opened.post("/v1/locks/acquire", &asked).json()["token"];
@@ -94,7 +94,7 @@ fn a_past_state_is_what_a_replay_up_to_there_says() {
         let said = replayed(&opened, at);
         let actors = said["actors"].as_object().expect("it names actors");
         let its = |(name, actor): (&String, &Value)| {
-            let digest = actor["digest"].as_str().expect("it has one");
+            let digest = actor["digest"].as_str().expect("a string");
             (name.clone(), digest.to_owned())
         };
         let expected: BTreeMap<String, String> = actors.iter().map(its).collect();
@@ -104,7 +104,7 @@ fn a_past_state_is_what_a_replay_up_to_there_says() {
             .expect("a list");
         assert_eq!(locks.len(), nth + 1);
         for lock in locks {
-            let key = lock["key"].as_str().expect("it has one");
+            let key = lock["key"].as_str().expect("a string");
             assert!(state(&page).contains(&format!("<bdi>{key}</bdi>")), "{key}");
         }
         let later = format!("<bdi>lock-{}</bdi>", nth + 1);
@@ -124,7 +124,7 @@ fn what_a_client_did_is_found_around_its_number() {
     let rows = text(around(&page));
     let (before, after) = rows
         .split_once("The state below is as of this point.")
-        .expect("it says where it stands");
+        .expect("the answer has a position");
     assert!(before.contains("granted key <account>"), "{before}");
     assert!(
         after.contains("added") && after.contains(&format!("job {job}")),
@@ -134,9 +134,9 @@ fn what_a_client_did_is_found_around_its_number() {
     let account = "<bdi>&lt;account&gt;</bdi>";
     assert!(state(&page).contains(account));
     let page = then(&browser, &format!("/page/then?at={}", at - 1));
-    assert!(!state(&page).contains(account), "it was not there before");
+    assert!(!state(&page).contains(account), "it did not exist before");
     assert!(around(&page).contains(account), "it comes after");
-    // Without a number it is the newest moment, with the moments before it to go to.
+    // Without a number it is the newest moment, with links to earlier ones.
     let page = then(&browser, "/page/then");
     assert!(page.contains("data-slides") && page.contains("data-still"));
     shows(
@@ -155,7 +155,7 @@ fn what_a_client_did_is_found_around_its_number() {
 #[test]
 fn as_many_entries_are_shown_however_far_apart_their_numbers_are() {
     let opened = Opened::new();
-    // Each takes as many numbers as it has jobs.
+    // Each uses as many numbers as it has jobs.
     let jobs: Vec<Value> = (0..300)
         .map(|_| json!({"queue": "q", "body": "x"}))
         .collect();
@@ -202,8 +202,8 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
     }
 }
 
-/// Loads the newest moment while the reader of the journal is occupied, until the answer is as wanted. The more it has to read,
-/// the longer it is occupied.
+/// Loads the newest moment while the reader of the journal is occupied, until the answer is the expected one. The more it has to
+/// read, the longer it is occupied.
 fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
     let browser = Browser::new(opened);
     let jobs: Vec<Value> = (0..300)
@@ -257,7 +257,7 @@ fn commands_are_for_those_who_may_run_them() {
     let opened = launching();
     let command = json!({"command": ["sleep", "600"], "labels": {"secret": "swordfish"}});
     let launched = post(&opened, "/v1/processes/launch", &command);
-    let id = launched["id"].as_str().expect("it has one");
+    let id = launched["id"].as_str().expect("a string");
     let runs = then(&Browser::with_token(&opened, RUN_TOKEN), "/page/then");
     assert!(around(&runs).contains("swordfish") && state(&runs).contains("swordfish"));
     // The answer to a launch does not wait until its start is in the journal.
@@ -275,7 +275,7 @@ fn commands_are_for_those_who_may_run_them() {
 fn a_node_without_a_journal_says_so() {
     let opened = Opened::configured(|config| {
         config.data = None;
-        config.http.as_mut().expect("it has one").socket = None;
+        config.http.as_mut().expect("HTTP is configured").socket = None;
     });
     acquire(&opened, "account", "one");
     let browser = Browser::new(&opened);
@@ -305,7 +305,7 @@ fn a_story_of_before_a_restart_is_read_from_the_journal() {
     let page = then(&browser, &format!("/page/job?id={job}"));
     let story = between(&page, "id=\"story\"", "</section>");
     shows(story, &["added", "claimed", "From the journal"]);
-    // What happens from now on is among the events.
+    // Further changes are among the events.
     let release = json!({"key": "account", "owner": "one", "token": at});
     assert_eq!(opened.post("/v1/locks/release", &release).status, 200);
     let page = browser.page("/page/lock?key=account");

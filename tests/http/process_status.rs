@@ -1,8 +1,8 @@
-//! What is asked of processes so that each answer is given that is described: over the socket, since nobody is let in over TCP.
+//! Requests about processes that produce every described answer: over the socket, since TCP is not permitted.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::every_status::PendingRequest;
@@ -24,12 +24,12 @@ pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/v1/processes") || path.starts_with("/v1/services")
 }
 
-/// A node that launches.
+/// A node that launches processes.
 pub(crate) fn launches(config: &mut Config) {
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
 }
 
-/// Gives it a service that does its work at once.
+/// Adds a service that ends immediately.
 pub(crate) fn serves(config: &mut Config) {
     let mut service = Definition {
         name: SERVICE.to_owned(),
@@ -49,30 +49,30 @@ fn post(socket: &Path, what: &str, body: &Value) -> Value {
     .json()
 }
 
-/// Asks over a socket.
+/// Sends a request over a socket.
 pub(crate) fn at(asking: &PendingRequest, socket: &Path) -> Answer {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     let text = asking.clone().with("Connection: close").text();
-    stream.write_all(text.as_bytes()).expect("it is read");
+    stream.write_all(text.as_bytes()).expect("connected");
     answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
-/// Launches one that ends by itself, and long after the test; its id.
+/// Launches one that ends by itself, long after the test; returns its id.
 pub(crate) fn launched(socket: &Path) -> String {
     let record = post(socket, "launch", &json!({"command": ["sleep", "60"]}));
-    record["id"].as_str().expect("it has one").to_owned()
+    record["id"].as_str().expect("a string").to_owned()
 }
 
 /// Ends one.
 pub(crate) fn ended(socket: &Path, id: &str) {
-    // It may have ended already.
+    // It may already have ended.
     let stop = PendingRequest::as_described("/v1/processes/stop", "POST");
     at(&stop.about(&json!({"id": id, "grace_ms": 0})), socket);
     let record = post(socket, "wait", &json!({"id": id, "wait": 60}));
     assert_eq!(record["status"], "exited");
 }
 
-/// A request that is answered as asked, and which process it is about, if that is to be ended afterwards.
+/// A request that succeeds, and the process that it is about, if that must be ended afterwards.
 pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, Option<String>) {
     let asking = PendingRequest::as_described(path, method);
     let mine = json!({"pid": std::process::id()});
@@ -106,14 +106,14 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, 
         }
         "/v1/processes/process" | "/v1/processes/ancestors" | "/v1/processes/descendants" => {
             let id = registered();
-            let target = format!("{path}?id={}", id.as_str().expect("it has one"));
+            let target = format!("{path}?id={}", id.as_str().expect("a string"));
             (asking.at_target(&target), None)
         }
         _ => (asking, None),
     }
 }
 
-/// A request that comes as far as the actor.
+/// A request that reaches the actor.
 pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -122,7 +122,7 @@ pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request about one that is not there.
+/// A request about a process that does not exist.
 pub(crate) fn absent(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -136,7 +136,7 @@ pub(crate) fn absent(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request that does not go together with how a process stands.
+/// A request that conflicts with the state of a process.
 pub(crate) fn conflict(path: &str, method: &str, socket: &Path) -> Answer {
     let id = launched(socket);
     ended(socket, &id);
@@ -149,7 +149,7 @@ pub(crate) fn conflict(path: &str, method: &str, socket: &Path) -> Answer {
     at(&asking.about(&body), socket)
 }
 
-/// A request that is refused where the disk is full, with one process that was launched before.
+/// A request that is refused because the disk is full, with a process that was launched before.
 pub(crate) fn full(path: &str, method: &str, (socket, id): (&Path, &str)) -> Answer {
     let asking = PendingRequest::as_described(path, method);
     let body = match path {

@@ -1,8 +1,8 @@
-//! Queues over HTTP: jobs added, claimed, kept, given back, failed, put aside, kicked, listed and waited for.
+//! Queues over HTTP: jobs added, claimed, touched, released, failed, buried, kicked, listed and waited for.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::gate::Gate;
@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 pub(crate) const PUSH: &str = "/v1/queues/push";
 pub(crate) const POP: &str = "/v1/queues/pop";
 
-/// Adds a job; its number.
+/// Adds a job; returns its id.
 pub(crate) fn push(opened: &Opened, queue: &str, body: &str) -> u64 {
     let pushed = opened.post(PUSH, &json!({"queue": queue, "body": body}));
     let pushed = pushed.json();
@@ -28,7 +28,7 @@ pub(crate) fn push(opened: &Opened, queue: &str, body: &str) -> u64 {
     pushed["id"].as_u64().expect("a job has a number")
 }
 
-/// Claims what is ready in a queue.
+/// Claims the ready jobs of a queue.
 pub(crate) fn pop(opened: &Opened, queue: &str) -> Value {
     let claims = opened.post(POP, &json!({"queues": [queue]})).json();
     claims["jobs"][0].clone()
@@ -59,7 +59,7 @@ fn counts(opened: &Opened, queue: &str) -> Value {
     ])
 }
 
-/// Begins to wait for a job, and stands in line.
+/// Begins to wait for a job, and waits until it is in line.
 fn wait_for(opened: &Opened, queue: &str, headers: &str) -> TcpStream {
     let waiting = || {
         let told = opened.get(&format!("/v1/queues/queue?queue={queue}"), "");
@@ -136,7 +136,7 @@ fn what_is_no_text_stands_in_base64() {
         (&json!("/wD+"), &Value::Null)
     );
     push(&opened, "q", "");
-    assert_eq!(pop(&opened, "q")["body"], "", "a job may say nothing");
+    assert_eq!(pop(&opened, "q")["body"], "", "a body may be empty");
     let text = json!({"queue": "q", "body_b64": "b25l"});
     assert_eq!(opened.post(PUSH, &text).status, 200);
     assert_eq!(pop(&opened, "q")["body"], "one");
@@ -175,12 +175,12 @@ fn of_several_queues_with_weights_chance_draws_one() {
         let queues = claims.iter().map(|claim| claim["queue"].clone());
         queues.collect::<Vec<Value>>()
     };
-    // The most urgent is never drawn, but once in a hundred million runs of this test.
+    // The probability that the most urgent is never drawn is one in a hundred million.
     let rarely = json!({"queues": ["a", "b"], "weights": [1, u32::MAX], "count": 40});
     assert_eq!(pop(rarely), ["b"; 40]);
     let waits = json!({"queues": ["b", "a"], "weights": [u32::MAX, 1], "wait": 600});
     assert_eq!(pop(waits), ["a"], "one that has no job is not drawn");
-    // That one of them is never drawn happens once in a hundred billion runs.
+    // The probability that one of them is never drawn is one in a hundred billion.
     let drawn = pop(json!({"queues": ["a", "c"], "weights": [7, 7], "count": 38}));
     assert!(drawn.contains(&json!("a")) && drawn.contains(&json!("c")));
 }
@@ -232,10 +232,7 @@ fn one_and_the_same_job_is_added_once() {
     assert_eq!(again, json!({"id": first["id"], "new": false}));
     pop(&opened, "q");
     let beside = opened.post(PUSH, &fields).json();
-    assert_eq!(
-        beside["new"], true,
-        "one that is claimed is no other's twin"
-    );
+    assert_eq!(beside["new"], true, "a claimed job is no duplicate");
 }
 
 #[test]
@@ -275,7 +272,7 @@ fn a_newer_root_job_makes_the_jobs_of_an_older_one_superfluous() {
     assert_eq!(
         register("other", 9),
         true,
-        "a signature is a matter of its queue"
+        "a signature belongs to its queue"
     );
     assert_eq!(opened.post(PUSH, &fields(2)).status, 200);
     assert_eq!(pop(&opened, "q")["duplicate"], true);
@@ -316,13 +313,19 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let later = json!({"id": id, "token": claim["token"], "delay_ms": 1_000_000});
     let delayed = act(&opened, "release", &later).json();
     assert_eq!(delayed["phase"], "delayed");
-    let remaining = delayed["remaining_ms"].as_u64().expect("it ends");
+    let remaining = delayed["remaining_ms"]
+        .as_u64()
+        .expect("a delay has an end");
     assert!((900_000..=1_000_000).contains(&remaining));
     let kick = json!({"queue": "q"});
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 1}));
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 0}));
     let kicked = act(&opened, "kick-job", &only);
-    assert_eq!(kicked.json(), json!({"kicked": 0}), "it is ready");
+    assert_eq!(
+        kicked.json(),
+        json!({"kicked": 0}),
+        "the job is already ready"
+    );
     act(&opened, "kick-job", &json!({"id": 99})).because(404, "absent");
 
     let claim = pop(&opened, "q");
@@ -418,10 +421,9 @@ fn who_waits_is_given_the_job_that_comes_and_who_went_away_none() {
         (&json!("x"), &json!(1))
     );
 
-    // A connection of which one side is closed waits for nothing either, but hears so.
+    // A connection with one side closed does not wait either, but gets an answer.
     let half = wait_for(&opened, "q", "");
-    half.shutdown(std::net::Shutdown::Write)
-        .expect("it is open");
+    half.shutdown(std::net::Shutdown::Write).expect("connected");
     finish(POP, half).problem(400);
     let told = opened.get("/v1/queues/queue?queue=q", "").json();
     assert_eq!(told["waiting"], 0);
@@ -444,11 +446,11 @@ fn a_claim_that_could_not_be_told_is_given_back() {
     let request = format!("POST {POP} HTTP/1.1\r\n{head}\r\n\r\n{body}");
     stream
         .write_all(request.as_bytes())
-        .expect("somebody listens");
+        .expect("a subscriber exists");
     gate.reached();
     drop(stream);
     gate.open();
-    // It did not ask to wait, so it is answered whether or not it seems to listen: only writing tells.
+    // It did not request to wait, so it is answered whether or not it seems to be reading: only a write shows that.
     let told = || job(&opened, &json!(id));
     until(|| told()["releases"] == 1);
     assert_eq!(
@@ -487,12 +489,12 @@ fn a_repetition_is_told_of_the_same_claim() {
 
 fn fill(queues: &Queues, names: impl Iterator<Item = String>) {
     let put = |name: String| {
-        let queue = QueueName::parse(name.as_bytes()).expect("it is a name");
+        let queue = QueueName::parse(name.as_bytes()).expect("a valid name");
         Item::Message(Message::Put(Put::new(queue, Body::new(name.as_bytes()))))
     };
     let puts = names.map(put).collect();
-    for answer in run(queues.batch(puts)).expect("it runs") {
-        answer.expect("it is added");
+    for answer in run(queues.batch(puts)).expect("the node answers") {
+        answer.expect("the node adds it");
     }
 }
 
@@ -587,7 +589,7 @@ fn a_ready_queue_is_named_by_chance() {
         json!({"queue": "b", "tenant": "", "type": "b"})
     );
     next("c").because(404, "absent");
-    // As many types as may be named are looked up as one is.
+    // As many types as allowed are looked up like a single one.
     assert_eq!(next(&["b"; 1000].join(",")).json()["queue"], "b");
     let many = next(&["b"; 1001].join(",")).because(400, "field");
     assert_eq!(many["field"], "types");

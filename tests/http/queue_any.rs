@@ -1,8 +1,8 @@
-//! What is claimed of any type, and jobs that say the same in other words.
+//! Claims of any type, and jobs whose bodies differ only in form.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::opened::{Opened, finish};
@@ -27,13 +27,13 @@ fn rules(config: &mut Config) {
     config.rules.queue.types = types.map(|(name, of)| (name.to_owned(), of)).into();
 }
 
-/// Claims up to so many of any type; from which queues.
+/// Claims up to this many jobs of any type; returns their queues.
 fn any(opened: &Opened, any: &Value, count: u32) -> BTreeSet<String> {
     let claims = opened
         .post(POP, &json!({"any": any, "count": count}))
         .json();
     let claims = claims["jobs"].as_array().expect("a list").iter();
-    let queues = claims.map(|claim| claim["queue"].as_str().expect("a name").to_owned());
+    let queues = claims.map(|claim| claim["queue"].as_str().expect("a string").to_owned());
     queues.collect()
 }
 
@@ -69,7 +69,7 @@ fn a_claim_of_any_type_leaves_out_what_it_says_and_what_is_set_so() {
     assert_eq!(
         keyed()["jobs"][0]["id"],
         first["jobs"][0]["id"],
-        "asked again, the same"
+        "the same when repeated"
     );
     act(&opened, "ack", &target(&first["jobs"][0])).json();
 
@@ -140,19 +140,18 @@ fn tenants_have_their_turns_in_one_request_each() {
         }
         let said = opened.post(POP, &asked).json();
         if done.is_some() {
-            assert_eq!(
-                said["not_done"],
-                json!([]),
-                "what was claimed before is done"
-            );
+            assert_eq!(said["not_done"], json!([]), "the earlier claims are done");
         }
         let claim = &said["jobs"][0];
         done = Some(target(claim));
-        let tenant = claim["queue"].as_str().expect("a name").split(':').next();
-        claims.push(tenant.expect("it has one").to_owned());
+        let tenant = claim["queue"].as_str().expect("a string").split(':').next();
+        claims.push(tenant.expect("a name has a first part").to_owned());
     }
     let first = claims.iter().take(6).filter(|it| *it == "big").count();
-    assert!(first <= 2, "two of six, whatever it has: {claims:?}");
+    assert!(
+        first <= 2,
+        "two of six, however many jobs it has: {claims:?}"
+    );
     let count = |tenant: &str| claims.iter().filter(|it| *it == tenant).count();
     assert_eq!((count("heavy"), count("small")), (3, 2), "{claims:?}");
     let jobs = opened.get("/v1/status", "").json()["queues"]["jobs"].clone();

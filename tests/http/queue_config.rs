@@ -1,19 +1,24 @@
-//! What holds for queues, as `/v1/queues/config` tells it.
+//! The settings of queues in `/v1/queues/config`.
 
 use crate::opened::Opened;
 use serde_json::{Value, json};
 use sexton::actors::queue::{Backoff, Class, Order, Rules, SharedRules, TenantRules, TypeRules};
 use std::collections::BTreeMap;
 
-/// A coordinator that goes by these.
+/// A coordinator with these settings.
 fn opened(rules: &Rules) -> Opened {
     Opened::configured(|config| config.rules.queue = rules.clone())
 }
 
-/// What is told of the types, by type.
+/// The reported settings, by type.
 fn types(told: &Value) -> BTreeMap<String, Value> {
     let types = told["types"].as_array().expect("a list").iter();
-    let named = types.map(|of| (of["type"].as_str().expect("a name").to_owned(), of.clone()));
+    let named = types.map(|of| {
+        (
+            of["type"].as_str().expect("a string").to_owned(),
+            of.clone(),
+        )
+    });
     named.collect()
 }
 

@@ -1,10 +1,10 @@
-//! A job that is done and the next one in one request.
+//! Completing a job and claiming the next one in one request.
 
 use crate::opened::Opened;
 use crate::queue::{POP, job, pop, push, target};
 use serde_json::{Value, json};
 
-/// Says that these are done, and claims what is there.
+/// Completes these jobs, and claims ready ones.
 fn exchange(opened: &Opened, done: &[&Value], headers: &str) -> Value {
     let done: Vec<Value> = done.iter().map(|claim| target(claim)).collect();
     let fields = json!({"queues": ["q"], "done": done});
@@ -34,7 +34,7 @@ fn a_worker_ends_its_job_and_claims_the_next() {
     assert_eq!(
         last,
         json!({"jobs": [], "not_done": []}),
-        "there is no other"
+        "there is no other job"
     );
 }
 

@@ -1,8 +1,8 @@
-//! Jobs that failed, over HTTP: they wait in a phase of their own, and can be kicked, deleted and asked about meanwhile.
+//! Failed jobs over HTTP: they wait in a phase of their own, and can be kicked, deleted and queried meanwhile.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::lock::until;
@@ -10,13 +10,13 @@ use crate::opened::Opened;
 use crate::queue::{act, job, pop, push, target, tried_twice};
 use serde_json::{Value, json};
 
-/// Adds a job, claims it, and says that it failed; what is known of it then.
+/// Adds a job, claims it, and fails it; returns its view.
 fn failed(opened: &Opened, queue: &str, more: &Value) -> Value {
     push(opened, queue, "x");
     fail(opened, queue, more)
 }
 
-/// Claims a job and says that it failed; what is known of it then.
+/// Claims a job and fails it; returns its view.
 fn fail(opened: &Opened, queue: &str, more: &Value) -> Value {
     let mut fields = target(&pop(opened, queue));
     for (name, value) in more.as_object().into_iter().flatten() {
@@ -79,7 +79,7 @@ fn a_failed_job_is_kicked_deleted_and_one_with_others_meanwhile() {
     let id = act(&opened, "push", &same).json()["id"].clone();
     fail(&opened, "q", &later);
     let again = act(&opened, "push", &same).json();
-    assert_eq!(again, json!({"id": id, "new": false}), "nobody works on it");
+    assert_eq!(again, json!({"id": id, "new": false}), "no worker has it");
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn a_job_shows_what_was_said_of_its_newest_failure() {
     until(|| job(&opened, &id)["phase"] == "ready");
     let long = format!("{}\u{e4}", "x".repeat(999));
     fail(&opened, "q", &json!({"error": long, "retry_after_ms": 0}));
-    assert_eq!(shown(&opened), "x".repeat(999), "no letter is cut in two");
+    assert_eq!(shown(&opened), "x".repeat(999), "no character is split");
     until(|| job(&opened, &id)["phase"] == "ready");
     fail(&opened, "q", &json!({}));
     assert_eq!(
         shown(&opened),
         Value::Null,
-        "nothing was said of the newest"
+        "the newest failure had no error"
     );
 }
 
@@ -147,7 +147,7 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
     let retry = |fields: &Value| act(&opened, "retry", fields).json();
     let timed = json!({"queue": "twice", "error": "timed"});
     assert_eq!(retry(&timed), json!({"retried": 1, "next": null}));
-    assert_eq!(retry(&timed)["retried"], 0, "it is ready");
+    assert_eq!(retry(&timed)["retried"], 0, "the job is already ready");
     let told = job(&opened, &json!(late));
     assert_eq!(
         (&told["phase"], &told["attempts"]),
@@ -156,7 +156,7 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
     let first = retry(&json!({"type": "twice", "limit": 1}));
     assert_eq!(first["retried"], 1);
     let more = json!({"type": "twice", "limit": 1, "phase": "delayed", "after": first["next"]});
-    assert_eq!(retry(&more)["retried"], 0, "it goes on from there");
+    assert_eq!(retry(&more)["retried"], 0, "it continues from there");
 
     let discard = |fields: &Value| act(&opened, "discard", fields).json();
     let ready = json!({"queue": "twice", "phase": "ready", "error": "timed"});

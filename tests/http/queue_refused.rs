@@ -1,4 +1,4 @@
-//! What is not done with queues over HTTP, each with its status and its reason.
+//! Refusals of queues over HTTP, each with its status and its reason.
 
 use crate::gate::Gate;
 use crate::opened::{Opened, finish};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sexton::actors::queue::{Message, TypeRules};
 use sexton::spine::delivery::Stage;
 
-/// What is wrong with a request, and which field is to be named.
+/// What is wrong with a request, and the field that must be named.
 const WRONG: &[(&str, &str, &str)] = &[
     ("push", "{}", "queue"),
     ("push", r#"{"queue": "q"}"#, "body"),
@@ -150,7 +150,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 fn a_field_that_is_wrong_is_named() {
     let opened = Opened::new();
     let rows = WRONG.iter().map(|(path, fields, field)| {
-        let fields: Value = serde_json::from_str(fields).expect("it is JSON");
+        let fields: Value = serde_json::from_str(fields).expect("valid JSON");
         (*path, fields, *field)
     });
     let large = [
@@ -204,7 +204,7 @@ fn a_job_of_the_longest_body_passes_and_a_longer_one_does_not() {
     assert_eq!(claim["body_b64"], fields(65_535)["body_b64"]);
     opened.post(PUSH, &fields(65_536)).because(413, "too-big");
     opened.post(PUSH, &fields(200_000)).problem(413);
-    // Only where jobs are added is so much heard.
+    // Only routes that add jobs accept bodies of this size.
     opened.post(POP, &fields(65_535)).problem(413);
 }
 
@@ -218,7 +218,7 @@ fn bounds_are_answered() {
         config.rules.queue.jobs_max = 2;
         config.rules.queue.queues_max = 1;
         config.rules.queue.types = [("closed".to_owned(), closed)].into();
-        config.http.as_mut().expect("it has one").waits_max = 0;
+        config.http.as_mut().expect("HTTP is configured").waits_max = 0;
     });
     let fields = |queue: &str| json!({"queue": queue, "body": "x"});
     opened

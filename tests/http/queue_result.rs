@@ -1,4 +1,4 @@
-//! How a job ended, noted by its worker and told for a while.
+//! The result of a job, stored by its worker and reported for a while.
 
 use crate::opened::Opened;
 use crate::queue::{pop, push, target};
@@ -11,7 +11,7 @@ fn result(opened: &Opened, id: u64, more: &str) -> Value {
     opened.get(&path, "").json()
 }
 
-/// Notes this result of a claim.
+/// Stores this result of a claim.
 fn keep(opened: &Opened, claim: &Value, more: &Value) -> Value {
     let mut fields = target(claim);
     let parts = more.as_object().expect("an object").clone();
@@ -75,7 +75,7 @@ fn what_is_no_text_and_what_is_too_long_is_kept_from_its_end() {
     );
     assert_eq!(opened.post("/v1/queues/ack", &target(&claim)).status, 200);
     let told = result(&opened, id, "");
-    let output = told["output"].as_str().expect("it is text");
+    let output = told["output"].as_str().expect("a string");
     assert_eq!(output.len(), 16_384);
     assert!(output.ends_with("xend"), "its end is kept");
 }
@@ -86,15 +86,15 @@ fn whoever_waits_is_told_when_the_job_is_over() {
     let id = push(opened, "q", "x");
     let claim = pop(opened, "q");
     std::thread::scope(|scope| {
-        // Whoever waits must not close its side.
+        // A client that waits must not close its side.
         let path = format!("/v1/queues/result?id={id}&wait=60");
         let waiting = scope.spawn(move || opened.get_over_socket(&path).json());
         keep(opened, &claim, &json!({"keep_ms": 60_000, "done": true}));
         assert_eq!(opened.post("/v1/queues/ack", &target(&claim)).status, 200);
-        let told = waiting.join().expect("it is answered");
+        let told = waiting.join().expect("the request is answered");
         assert_eq!(told["status"], "done");
     });
-    // One that is over is told at once, and one whose wait is over as it is.
+    // The result of a finished job is reported immediately; when a wait times out, the current state.
     let ask = |id: u64, wait: u64| {
         opened.get_over_socket(&format!("/v1/queues/result?id={id}&wait={wait}"))
     };

@@ -1,8 +1,8 @@
-//! What is asked of queues so that each answer is given that is described.
+//! Requests about queues that produce every described answer.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::every_status::PendingRequest;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 const QUEUE: &str = "held";
 const KEEP: &str = "/v1/queues/keep-result";
-/// A type of which every job is tried once.
+/// A type whose jobs are tried once.
 const FEW: &str = "few";
 
 /// Rules of that type.
@@ -29,7 +29,7 @@ pub(crate) fn rules(config: &mut Config) {
     config.rules.queue.types.insert(FEW.to_owned(), rules);
 }
 
-/// The query and the body that a path takes, about a claim of which only its form is known.
+/// The query and the body for a path, with a claim that is only well-formed.
 pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
     let body = match path {
         "/v1/queues/retry" | "/v1/queues/discard" => json!({}),
@@ -55,7 +55,7 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
     (None, Some(body))
 }
 
-/// A request that is answered as asked.
+/// A request that succeeds.
 pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
@@ -73,7 +73,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
             }
             asking.about(&json!({"id": claim["id"]}))
         }
-        // Each time a newer one.
+        // A newer one each time.
         "/v1/queues/register" => {
             asking.about(&json!({"queue": QUEUE, "signature": "s", "at": ready}))
         }
@@ -92,7 +92,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
     }
 }
 
-/// An answer that says that there is nothing of the kind.
+/// A request about something that does not exist.
 pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
     let asking = PendingRequest::well(path, method);
     let absent = match path {
@@ -104,7 +104,7 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
             asking.about(&json!({"id": 999_999_999}))
         }
         "/v1/queues/pause" => asking.about(&json!({"queue": "absent", "ms": 0})),
-        // A process that the claim is to be bound to is not there.
+        // The process to bind the claim to does not exist.
         POP => {
             let process = "00000000-0000-7000-8000-000000000001";
             let bound = asking.about(&json!({"queues": [QUEUE], "process": process}));
@@ -115,7 +115,7 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
     absent.of(opened)
 }
 
-/// A request that does not go together with how things are.
+/// A request that conflicts with the current state.
 pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
@@ -132,12 +132,12 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     PendingRequest::well(path, method).about(&fields).of(opened)
 }
 
-/// That the result of this claim is to be kept.
+/// Requests that the result of this claim is kept.
 fn kept(claim: &Value) -> Value {
     json!({"id": claim["id"], "token": claim["token"], "keep_ms": 1000, "done": true})
 }
 
-/// Asks again for a claim that has ended.
+/// Repeats the request for a claim that has ended.
 fn claim_again(opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed again");
     let once = PendingRequest::well(POP, "POST").with("Idempotency-Key: claimed");
@@ -154,16 +154,16 @@ pub(crate) fn abandon(data: &Path) {
         max_tries: 1,
         ..TypeRules::default()
     };
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
     run(async {
-        let held = QueueName::parse(QUEUE.as_bytes()).expect("it is a name");
+        let held = QueueName::parse(QUEUE.as_bytes()).expect("a valid name");
         let job = Put::new(held.clone(), Body::new(*b"x"));
-        queues.put(job).await.expect("it is added");
-        let claim = queues.pop(&[held]).await.expect("it answers");
+        queues.put(job).await.expect("the job is added");
+        let claim = queues.pop(&[held]).await.expect("an answer");
         let claim = claim.expect("there is a job");
         let released = queues.release(claim.id, claim.token, (0, None)).await;
-        released.expect("it is claimed");
+        released.expect("the job is claimed");
     });
-    node.stop().expect("it stops well");
+    node.stop().expect("a clean stop");
 }

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that comes again is answered as it was, and nothing is done twice.
+//! `Idempotency-Key`: a repeated request gets the same answer, and nothing is done twice.
 
 use crate::lock::until;
 use crate::opened::{Answer, Opened, finish};
@@ -34,7 +34,7 @@ fn a_request_that_comes_again_is_answered_as_it_was() {
     assert_eq!(
         post(&opened, "k3", "renew", &fields).status,
         200,
-        "what changed nothing is decided anew"
+        "a request that changed nothing is decided again"
     );
     let all = json!({"owner": "one"});
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_repetition_waits_for_the_same_entry() {
     let place = || opened.get("/v1/locks/place?key=a&owner=two", "").status;
     let gone = begin();
     until(|| place() == 200);
-    // Whoever lost the connection may ask again, and stands where he stood.
+    // A client that lost its connection may repeat the request, and has the same position.
     drop(gone);
     let third = json!({"key": "a", "owner": "three", "wait": 600});
     let behind = opened.begin(path, &third);
@@ -113,7 +113,7 @@ fn a_repetition_waits_for_the_same_job() {
     let id = push(&opened, "q", "x");
     let claims = finish(POP, first).json();
     assert_eq!(claims["jobs"][0]["id"], id);
-    // The one beside is answered when there is something for it, and is given the same.
+    // The concurrent request is answered when the first one is, with the same answer.
     push(&opened, "q", "y");
     let same = finish(POP, beside).json();
     assert_eq!(target(&same["jobs"][0]), target(&claims["jobs"][0]));
@@ -168,7 +168,7 @@ fn a_repetition_does_no_more_than_was_done() {
     assert_eq!(ids(&ask()), part);
     let ready = opened.get("/v1/queues/queue?queue=q", "").json();
     assert_eq!(ready["ready"], 2);
-    // Neither does one of which there was not enough.
+    // Nor is one for which there was not enough.
     let wanted = json!({"queues": ["q"], "count": 5});
     let ask = || {
         opened

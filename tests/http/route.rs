@@ -1,4 +1,4 @@
-//! What is served, and what is said of what is not.
+//! The routes, and the answers to unknown ones.
 
 use crate::lock::until;
 use crate::opened::{Opened, request, run};
@@ -43,12 +43,12 @@ fn the_status_tells_what_was_done() {
         request(b"a", b"two"),
         request(b"b", b"one"),
     ];
-    let done = run(opened.handle().locks().batch(items)).expect("it runs");
+    let done = run(opened.handle().locks().batch(items)).expect("the node answers");
     assert_eq!(done.len(), 3);
     let over_tcp = opened.get("/v1/status", "");
     assert_eq!(over_tcp.header("content-type"), Some("application/json"));
     for answer in [over_tcp, opened.get_over_socket("/v1/status")] {
-        let status: serde_json::Value = serde_json::from_str(&answer.body).expect("it is JSON");
+        let status: serde_json::Value = serde_json::from_str(&answer.body).expect("valid JSON");
         assert_eq!(
             (&status["lock_owners"], &status["lock_contenders"]),
             (&2.into(), &1.into())
@@ -58,7 +58,7 @@ fn the_status_tells_what_was_done() {
         assert_eq!(status["doors"]["http"], opened.address().to_string());
         assert_eq!(
             status["doors"]["socket"],
-            opened.socket().to_str().expect("text")
+            opened.socket().to_str().expect("UTF-8")
         );
         let mut actors = status["actors"].as_array().expect("a list").iter();
         let locks = actors
@@ -77,7 +77,7 @@ fn the_status_tells_what_was_done() {
         assert!(memory("host", "uptime_ms") > Some(0));
         assert!(memory("process", "memory_bytes") > Some(1 << 20));
         assert!(memory("process", "memory_peak_bytes") >= memory("process", "memory_bytes"));
-        // The socket and the port are two.
+        // The socket and the port count as two.
         assert!(memory("process", "descriptors") > Some(2));
         assert!(memory("process", "descriptors_max") >= memory("process", "descriptors"));
     }
@@ -87,7 +87,7 @@ fn the_status_tells_what_was_done() {
 fn the_metrics_are_metrics_line_by_line() {
     let opened = Opened::new();
     let items = vec![request(b"a", b"one"), request(b"a", b"two")];
-    let done = run(opened.handle().locks().batch(items)).expect("it runs");
+    let done = run(opened.handle().locks().batch(items)).expect("the node answers");
     assert_eq!(done.len(), 2);
     opened.get("/nothing", "").problem(404);
     let page = opened.get("/metrics", "");
@@ -98,7 +98,7 @@ fn the_metrics_are_metrics_line_by_line() {
     let body = page
         .body
         .strip_suffix("# EOF\n")
-        .expect("the page is whole");
+        .expect("the page is complete");
     let mut types = std::collections::BTreeMap::new();
     let mut samples = std::collections::BTreeMap::new();
     for line in body.lines() {
@@ -106,7 +106,7 @@ fn the_metrics_are_metrics_line_by_line() {
             let mut words = comment.splitn(3, ' ');
             let (kind, name, rest) = (
                 words.next(),
-                words.next().expect("a name"),
+                words.next().expect("the line has a name"),
                 words.next().expect("a text"),
             );
             assert!(matches!(kind, Some("HELP" | "TYPE" | "UNIT")), "{line}");
@@ -121,7 +121,7 @@ fn the_metrics_are_metrics_line_by_line() {
         }
         let (series, value) = line.rsplit_once(' ').expect("a series and a value");
         assert!(value.parse::<f64>().is_ok(), "no number: {line}");
-        let name = series.split('{').next().expect("a name");
+        let name = series.split('{').next().expect("the line has a name");
         let family = types
             .keys()
             .rfind(|family| name.starts_with(family.as_str()))
@@ -185,7 +185,9 @@ fn the_metrics_count_those_who_come_to_the_beanstalkd_door() {
         });
     });
     let status = opened.get("/v1/status", "").json();
-    let address = status["doors"]["beanstalk"].as_str().expect("it is open");
+    let address = status["doors"]["beanstalk"]
+        .as_str()
+        .expect("the listener is open");
     let connect = || TcpStream::connect(address).expect("it listens");
     let value = |series: &str| {
         let page = opened.get("/metrics", "").body;
@@ -221,7 +223,7 @@ fn the_metrics_speak_of_the_newest_snapshot() {
     let before = samples();
     assert_eq!(before["sexton_checkpoints_taken_total"], "0");
     assert!(!before.contains_key("sexton_checkpoint_duration_seconds"));
-    let taken = run(opened.handle().checkpoint()).expect("it is taken");
+    let taken = run(opened.handle().checkpoint()).expect("the node answers");
     let after = samples();
     let at = |series: &str| after[series].as_str();
     let number = |series: &str| at(series).parse::<f64>().expect("a number");
@@ -272,7 +274,7 @@ fn what_is_not_served_is_refused_as_a_problem() {
     assert_eq!(
         opened.get("/healthz?verbose=1", "").status,
         200,
-        "a query is no other path"
+        "a query does not change the path"
     );
 }
 
@@ -295,16 +297,16 @@ fn the_metrics_name_the_queues_with_the_most_jobs() {
     let opened = Opened::new();
     let queues = opened.handle().queues();
     let put = |queue: &str| {
-        let queue = queue.try_into().expect("a name");
+        let queue = queue.try_into().expect("a valid name");
         let added = run(queues.put(Put::new(queue, Body::new(*b"body"))));
-        added.expect("it is added");
+        added.expect("the node adds it");
     };
     for number in 0..105 {
         put(&format!("few-{number:03}"));
     }
     (0..3).for_each(|_| put("tenant:many"));
-    let many = ["tenant:many".try_into().expect("a name")];
-    run(queues.pop(&many)).expect("it is asked");
+    let many = ["tenant:many".try_into().expect("a valid name")];
+    run(queues.pop(&many)).expect("the node answers");
     let page = opened.get("/metrics", "").body;
     let value = |series: &str| {
         let line = page.lines().find_map(|line| line.strip_prefix(series));
@@ -326,6 +328,6 @@ fn the_metrics_name_the_queues_with_the_most_jobs() {
     assert_eq!(
         of("few-099", "ready"),
         None,
-        "only a hundred have figures of their own"
+        "only a hundred queues have series of their own"
     );
 }

@@ -1,4 +1,4 @@
-//! The Unix socket, and what closing leaves behind.
+//! The Unix socket, and what a stop leaves behind.
 
 use crate::opened::{Opened, write_private};
 use crate::unserved;
@@ -12,12 +12,12 @@ use std::path::Path;
 
 #[test]
 fn the_socket_is_private_replaces_a_stale_one_and_goes_at_a_clean_stop() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let socket = directory.path().join("s");
-    unserved::left_behind(&socket).expect("it can be bound");
+    unserved::left_behind(&socket).expect("the socket can be bound");
     assert!(UnixStream::connect(&socket).is_err(), "it is stale");
     let mut opened = Opened::with(|http| http.socket = Some(socket.clone()));
-    let metadata = std::fs::symlink_metadata(&socket).expect("it is there");
+    let metadata = std::fs::symlink_metadata(&socket).expect("the file exists");
     assert!(metadata.file_type().is_socket());
     assert_eq!(metadata.permissions().mode() & 0o7777, 0o600);
     assert_eq!(opened.get_over_socket("/healthz").status, 200);
@@ -27,7 +27,7 @@ fn the_socket_is_private_replaces_a_stale_one_and_goes_at_a_clean_stop() {
 
 #[test]
 fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let open = |socket: &Path| {
         let http = HttpConfig {
             socket: Some(socket.to_owned()),
@@ -47,11 +47,11 @@ fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
     write_private(&file, "precious");
     assert!(open(&file).contains("not a socket"));
     assert_eq!(
-        std::fs::read_to_string(&file).expect("it is there"),
+        std::fs::read_to_string(&file).expect("the file exists"),
         "precious"
     );
     let live = directory.path().join("live");
-    let listener = UnixListener::bind(&live).expect("it can be bound");
+    let listener = UnixListener::bind(&live).expect("the socket can be bound");
     assert!(open(&live).to_lowercase().contains("in use"));
     assert!(live.exists());
     drop(listener);
@@ -64,18 +64,18 @@ fn closing_does_not_wait_for_those_who_are_silent() {
     let mut opened = Opened::new();
     let mut idle = opened.connect();
     let mut half = opened.connect();
-    half.write_all(b"GET /healthz HT").expect("it is read");
+    half.write_all(b"GET /healthz HT").expect("connected");
     let mut over_socket = UnixStream::connect(opened.socket()).expect("it listens");
     assert_eq!(opened.get("/healthz", "").status, 200);
     let address = opened.address();
     opened.stop();
     assert!(
         TcpStream::connect(address).is_err(),
-        "nobody listens any more"
+        "no process listens any more"
     );
     let mut rest = Vec::new();
     assert_eq!(idle.read_to_end(&mut rest).expect("it ended"), 0);
     assert_eq!(over_socket.read_to_end(&mut rest).expect("it ended"), 0);
-    // Cut off with or without a word: it ended.
+    // Closed with or without an error: it ended.
     drop(half.read_to_end(&mut rest));
 }

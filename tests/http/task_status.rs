@@ -1,4 +1,4 @@
-//! What is asked of tasks and servers so that each answer is given that is described.
+//! Requests about tasks and servers that produce every described answer.
 
 use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, run};
@@ -33,7 +33,7 @@ fn nothing() -> Arc<Launching> {
     })
 }
 
-/// A task that does not run; its number.
+/// A task that does not run; returns its number.
 fn paused(opened: &Opened) -> u64 {
     let adding = Adding {
         command: nothing(),
@@ -41,14 +41,14 @@ fn paused(opened: &Opened) -> u64 {
         ..Adding::default()
     };
     let added = run(opened.handle().tasks().add(adding));
-    added.expect("it is added").task.id
+    added.expect("the node adds it").task.id
 }
 
 fn named(name: &str) -> Name {
-    Name::try_from(name).expect("it is short")
+    Name::try_from(name).expect("the name is short")
 }
 
-/// A request that is answered as asked.
+/// A request that succeeds.
 fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     let body = match path {
@@ -63,7 +63,7 @@ fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
         "/v1/servers/remove" => {
             let tasks = opened.handle().tasks();
             let added = tasks.server(named("removed"), ServerChange::Threads(1));
-            run(added).expect("it is added");
+            run(added).expect("the node adds it");
             json!({"server": "removed"})
         }
         "/v1/servers/refresh" => {
@@ -76,13 +76,13 @@ fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     asking.about(&body)
 }
 
-/// Makes the lease that looks servers up, and sets this of it.
+/// Creates the lease that updates the servers, with this setting.
 fn refreshing(opened: &Opened, setting: Setting) {
     let (leases, name) = (opened.handle().leases(), named(REFRESH));
-    run(leases.set(&name, setting)).expect("it is set");
+    run(leases.set(&name, setting)).expect("the node accepts the setting");
 }
 
-/// A request about one that is not there.
+/// A request about a task or server that does not exist.
 fn absent(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -94,7 +94,7 @@ fn absent(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request that comes as far as the actor.
+/// A request that reaches the actor.
 fn least(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -115,7 +115,7 @@ fn least(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// Makes what a request needs, before the disk is full.
+/// Creates what a request needs, before the disk is full.
 pub(crate) fn before_it_is_full(socket: &Path) {
     let lease = json!({"name": REFRESH, "launch": {"command": ["true"], "dir": "/"}});
     let set = PendingRequest::as_described("/v1/leases/set", "POST").about(&lease);
@@ -123,12 +123,12 @@ pub(crate) fn before_it_is_full(socket: &Path) {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
-/// What is answered to a request that is refused where the disk is full.
+/// A request that is refused because the disk is full.
 pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
     at(&least(path, method), socket)
 }
 
-/// What is answered over the socket, where that differs from what all routes have.
+/// Requests on the socket, where the answers differ from those of all routes.
 pub(crate) fn provoke(
     (path, method, status): (&str, &str, u16),
     (well_node, panicking): (&Opened, &Opened),
@@ -138,7 +138,7 @@ pub(crate) fn provoke(
         200 => well(path, method, well_node),
         404 if path == "/v1/servers/refresh" => {
             let (leases, name) = (well_node.handle().leases(), named(REFRESH));
-            // A pass that runs is stopped first.
+            // A running pass is stopped first.
             until("the lease is forgotten", || {
                 let _was_there = run(leases.reset(&name, true));
                 let left = run(leases.get(&name));

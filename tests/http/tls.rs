@@ -1,4 +1,4 @@
-//! HTTP over TLS: the same as without, with a certificate in front.
+//! HTTP over TLS: the same as without TLS, with a certificate.
 
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
 use sexton::config::{Config, HttpConfig};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// A certificate that signs itself, and the key of it, in files.
+/// A self-signed certificate and its key, in files.
 struct Identity {
     certificate: PathBuf,
     key: PathBuf,
@@ -22,7 +22,7 @@ struct Identity {
 impl Identity {
     fn in_directory(directory: &Path, name: &str) -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-        let made = made.expect("a certificate can be made");
+        let made = made.expect("a certificate");
         let identity = Self {
             certificate: directory.join(format!("{name}.crt")),
             key: directory.join(format!("{name}.key")),
@@ -42,20 +42,23 @@ fn opened() -> (Opened, Identity) {
 fn opened_with(change: impl FnOnce(&mut HttpConfig, &Path)) -> (Opened, Identity) {
     let mut made = None;
     let opened = Opened::with(|http| {
-        let socket = http.socket.clone().expect("it has one");
-        let directory = socket.parent().and_then(Path::parent).expect("inside");
+        let socket = http.socket.clone().expect("a socket");
+        let directory = socket
+            .parent()
+            .and_then(Path::parent)
+            .expect("the socket is in a directory");
         change(http, directory);
         let identity = Identity::in_directory(directory, "own");
         http.tls_certificate = Some(identity.certificate.clone());
         http.tls_key = Some(identity.key.clone());
         made = Some(identity);
     });
-    (opened, made.expect("it was just made"))
+    (opened, made.expect("it was just created"))
 }
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// A client that trusts this certificate alone.
+/// A client that trusts only this certificate.
 fn connect(opened: &Opened, trusted: &CertificateDer<'static>) -> Tls {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).expect("it is a certificate");
@@ -66,13 +69,13 @@ fn connect(opened: &Opened, trusted: &CertificateDer<'static>) -> Tls {
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let name = ServerName::try_from("localhost").expect("it is a name");
-    let client = ClientConnection::new(Arc::new(config), name).expect("it can connect");
+    let name = ServerName::try_from("localhost").expect("a valid name");
+    let client = ClientConnection::new(Arc::new(config), name).expect("connected");
     StreamOwned::new(client, opened.connect())
 }
 
 fn ask(mut stream: Tls, request: &str) -> Answer {
-    stream.write_all(request.as_bytes()).expect("it is read");
+    stream.write_all(request.as_bytes()).expect("connected");
     answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
@@ -92,7 +95,9 @@ fn a_login_over_tls_is_sent_back_over_tls_alone() {
     let request = format!("{head}{kind}Content-Length: {length}\r\n\r\n{body}");
     let entered = ask(connect(&opened, &identity.der), &request);
     assert_eq!(entered.status, 303, "{entered:?}");
-    let cookie = entered.header("set-cookie").expect("it sets one");
+    let cookie = entered
+        .header("set-cookie")
+        .expect("the answer sets the header");
     assert!(cookie.starts_with("sexton-443="), "{cookie}");
     let attributes = "; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure";
     assert!(cookie.ends_with(attributes), "{cookie}");
@@ -111,22 +116,22 @@ fn a_lock_is_taken_over_tls() {
         "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let described = ask(connect(&opened, &identity.der), description).json();
     assert_eq!(described["openapi"], "3.1.0");
-    // Of what is not known to end, each part comes when it is said.
+    // A body of unknown length arrives part by part, as it is sent.
     let mut events = connect(&opened, &identity.der);
     events
         .write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .expect("it is read");
+        .expect("connected");
     let mut begin = String::new();
     while !begin.ends_with(":\n\n\r\n") {
         let mut byte = [0];
-        events.read_exact(&mut byte).expect("it goes on");
+        events.read_exact(&mut byte).expect("the stream stays open");
         begin.push(byte[0].into());
     }
     assert_eq!(events.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
     assert_eq!(
         opened.get_over_socket("/healthz").status,
         200,
-        "the socket is plain"
+        "the socket does not use TLS"
     );
 }
 
@@ -136,16 +141,16 @@ fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
     let silent: Vec<TcpStream> = (0..50).map(|_| opened.connect()).collect();
     let plain = {
         let mut stream = opened.connect();
-        stream.write_all(HEALTH.as_bytes()).expect("it is read");
+        stream.write_all(HEALTH.as_bytes()).expect("connected");
         let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).expect("it ends");
+        stream.read_to_end(&mut bytes).expect("the end");
         bytes
     };
     assert!(!plain.starts_with(b"HTTP"), "{plain:?}");
     assert_eq!(ask(connect(&opened, &identity.der), HEALTH).status, 200);
-    // Whoever does not shake hands in time is let go of.
+    // A client that does not complete its handshake in time is disconnected.
     for mut stream in silent {
-        assert_eq!(stream.read(&mut [0; 8]).expect("it ends well"), 0);
+        assert_eq!(stream.read(&mut [0; 8]).expect("a clean end"), 0);
     }
     let stats = || opened.door().stats();
     crate::lock::until(|| stats().active == 0);
@@ -156,11 +161,11 @@ fn a_certificate_is_read_again() {
     let (opened, identity) = opened();
     let door = opened.door();
     assert_eq!(
-        door.reload_identity().expect("it is still there"),
+        door.reload_identity().expect("it still exists"),
         Some(false)
     );
     let next = Identity::in_directory(opened.directory.path(), "next");
-    std::fs::copy(&next.certificate, &identity.certificate).expect("it can be written");
+    std::fs::copy(&next.certificate, &identity.certificate).expect("a writable file");
     let wrong = door
         .reload_identity()
         .expect_err("the key is another's")
@@ -172,9 +177,9 @@ fn a_certificate_is_read_again() {
     assert_eq!(
         ask(connect(&opened, &identity.der), HEALTH).status,
         200,
-        "the old stays"
+        "the old certificate stays"
     );
-    std::fs::copy(&next.key, &identity.key).expect("it can be written");
+    std::fs::copy(&next.key, &identity.key).expect("a writable file");
     assert_eq!(
         door.reload_identity().expect("they belong together"),
         Some(true)
@@ -183,13 +188,13 @@ fn a_certificate_is_read_again() {
     let mut old = connect(&opened, &identity.der);
     assert!(
         old.write_all(HEALTH.as_bytes()).is_err(),
-        "it is shown another"
+        "it gets another certificate"
     );
 }
 
 #[test]
 fn files_that_cannot_be_used_stop_the_start() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let identity = Identity::in_directory(directory.path(), "own");
     let other = Identity::in_directory(directory.path(), "other");
     let at = |name: &str| directory.path().join(name);
@@ -198,7 +203,7 @@ fn files_that_cannot_be_used_stop_the_start() {
     write_private(&at("torn"), torn);
     let open = at("open");
     write_private(&open, &identity.secret);
-    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).expect("our own file");
     let start = |certificate: Option<PathBuf>, key: Option<PathBuf>| {
         let http = HttpConfig {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),

@@ -1,4 +1,4 @@
-//! Paths and bodies that mean to be taken for something else, and bodies that never end.
+//! Paths and bodies that try to be mistaken for something else, and bodies that never end.
 
 use crate::opened::{Opened, answers, read_all};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn a_path_is_what_it_says_and_no_other() {
     assert_eq!(
         ask(own.as_bytes(), "localhost").status,
         200,
-        "absolute form of ours"
+        "absolute form of this server"
     );
     let long = format!("/{}", "a/".repeat(8000));
     let cases: [(&[u8], u16); 21] = [
@@ -58,7 +58,7 @@ fn a_path_is_what_it_says_and_no_other() {
     assert_eq!(
         ask(b"/healthz", "localhost:99999").status,
         200,
-        "any port is ours"
+        "any port is accepted"
     );
 }
 
@@ -107,7 +107,7 @@ fn a_body_that_is_deep_double_or_no_text_is_refused() {
     assert_eq!(
         opened.get("/v1/locks", "").json()["locks"],
         json!([]),
-        "nothing came of it"
+        "it had no effect"
     );
 }
 
@@ -124,7 +124,7 @@ fn a_body_that_never_ends_is_given_up_and_holds_up_nobody() {
         .take(300)
         .map(|begun| {
             let mut stream = opened.connect();
-            stream.write_all(begun.as_bytes()).expect("it is read");
+            stream.write_all(begun.as_bytes()).expect("connected");
             stream
         })
         .collect();
@@ -132,7 +132,10 @@ fn a_body_that_never_ends_is_given_up_and_holds_up_nobody() {
     assert_eq!(opened.post(ACQUIRE, &fields).json()["place"], 1);
     for mut stream in slow {
         let text = read_all(&mut stream);
-        answers(&text).pop().expect("it is told").problem(408);
+        answers(&text)
+            .pop()
+            .expect("the client is notified")
+            .problem(408);
     }
     assert_ne!(opened.get("/v1/status", "").json()["http"], Value::Null);
 }

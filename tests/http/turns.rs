@@ -1,5 +1,5 @@
-//! Questions that look at much, asked by many without end: others have their turn in between, and a core that stands still
-//! is seen.
+//! Expensive queries, sent by many clients without pause: other clients get turns in between, and a blocked core is
+//! detected.
 
 use crate::gate::Gate;
 use crate::opened::{Opened, request, run};
@@ -13,24 +13,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// Queues with a job each: several shares of a walk.
+/// Queues with a job each: several steps of a walk.
 const QUEUES: usize = 40_000;
 
 const READERS: usize = 60;
 
 fn fill(handle: &Handle) {
     let job = |number: usize| -> Item<QueueMachine> {
-        let queue = QueueName::new(format!("q{number}").as_bytes()).expect("it is one");
+        let queue = QueueName::new(format!("q{number}").as_bytes()).expect("a valid name");
         Item::Message(Message::Put(Put::new(queue, Body::new(&b"work"[..]))))
     };
     let queues: Vec<usize> = (0..QUEUES).collect();
     for some in queues.chunks(1000) {
         let jobs = some.iter().map(|number| job(*number)).collect();
-        drop(run(handle.queues().batch(jobs)).expect("it runs"));
+        drop(run(handle.queues().batch(jobs)).expect("the node answers"));
     }
 }
 
-/// Asks for what is not there, many times at once, until it is told to stop.
+/// Queries what does not exist, many times concurrently, until it is told to stop.
 fn read_on(handle: &Handle, stop: &Arc<AtomicBool>) {
     let readers = LocalSet::new();
     for _ in 0..READERS {
@@ -38,7 +38,7 @@ fn read_on(handle: &Handle, stop: &Arc<AtomicBool>) {
         drop(readers.spawn_local(async move {
             while !stop.load(Ordering::Relaxed) {
                 let found = queues.next(&["nosuch".to_owned()]).await;
-                assert_eq!(found.expect("it runs"), None);
+                assert_eq!(found.expect("the node answers"), None);
             }
         }));
     }
@@ -49,29 +49,31 @@ fn read_on(handle: &Handle, stop: &Arc<AtomicBool>) {
 fn a_lock_is_had_while_many_look_at_every_queue() {
     let opened = Opened::configured(|config| {
         config.data = None;
-        config.http.as_mut().expect("it has one").socket = None;
+        config.http.as_mut().expect("HTTP is configured").socket = None;
     });
     let handle = opened.handle();
     fill(&handle);
     let stop = Arc::new(AtomicBool::new(false));
     let (reading, theirs) = (handle.clone(), Arc::clone(&stop));
     let readers = std::thread::Builder::new().spawn(move || read_on(&reading, &theirs));
-    // What they ask is asked over HTTP and by the library alike; locks are had over another listener.
-    let lockserver = handle.doors().lockserver.expect("it is open");
+    // They send their queries over HTTP and through the library; locks are acquired over another listener.
+    let lockserver = handle.doors().lockserver.expect("the listener is open");
     let mut client = TcpStream::connect(lockserver).expect("it listens");
     let patience = Some(Duration::from_secs(30));
-    client.set_read_timeout(patience).expect("it can be set");
+    client
+        .set_read_timeout(patience)
+        .expect("the option can be set");
     let mut answer = [0; 1];
-    client.read_exact(&mut answer).expect("it is let in");
+    client.read_exact(&mut answer).expect("connected");
     for key in b'a'..=b'z' {
         let asked = [2, 1, key, 0, 2, b'm', b'e', 0, 60, 0, 60, 0];
-        client.write_all(&asked).expect("it is read");
+        client.write_all(&asked).expect("connected");
         let mut location = [0; 2];
         client.read_exact(&mut location).expect("an answer");
         assert_eq!(location, [0, 1]);
     }
     stop.store(true, Ordering::Relaxed);
-    readers.expect("a thread").join().expect("it ends well");
+    readers.expect("a thread").join().expect("no panic");
 }
 
 #[test]
@@ -87,6 +89,6 @@ fn a_core_that_stands_still_is_not_healthy() {
     gate.reached();
     opened.get("/healthz", "").because(503, "busy");
     gate.open();
-    held.expect("a thread").join().expect("it ends well");
+    held.expect("a thread").join().expect("no panic");
     assert_eq!(opened.get("/healthz", "").status, 200);
 }

@@ -1,4 +1,4 @@
-//! The example in bytes of `docs/protocols/keeper.md`: what it says is what is said.
+//! The example in bytes of `docs/protocols/keeper.md`, compared with real messages.
 
 use crate::wire::{Kept, Peer, bytes, hex};
 use sexton::ids::ProcessId;
@@ -9,9 +9,9 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/protocols/keeper.m
 
 const ATTEMPT: ProcessId = ProcessId(0x0192_f5e0_7a4b_7c11_9d2e_5f6a_7b8c_9d0e);
 
-/// A line of the example: who speaks, and the frame.
+/// A line of the example: the sender, and the frame.
 fn line(direction: char, name: &str, payload: &[u8]) -> String {
-    let length = u32::try_from(payload.len()).expect("it is short");
+    let length = u32::try_from(payload.len()).expect("a small number");
     let length = hex(&length.to_le_bytes());
     format!("{direction} {name:<9} {length} {}", hex(payload))
 }
@@ -110,7 +110,7 @@ fn spoken() -> Vec<String> {
 }
 
 fn written() -> Vec<String> {
-    let page = std::fs::read_to_string(PAGE).expect("there is a page");
+    let page = std::fs::read_to_string(PAGE).expect("the page exists");
     let (_, example) = page.split_once("## In bytes").expect("it has an example");
     let lines = example.lines().filter(|line| line.starts_with(['>', '<']));
     lines.map(str::to_owned).collect()
@@ -142,19 +142,21 @@ fn a_keeper_understands_what_the_page_has() {
         let line = written().into_iter().find(|line| line.contains(name));
         frame(&line.expect("the page has it"))
     };
-    peer.socket.write_all(&of("> Hello")).expect("it is open");
+    peer.socket.write_all(&of("> Hello")).expect("connected");
     assert!(matches!(peer.next(), Report::Welcome { version: 1, .. }));
     let exactly = |peer: &mut Peer, wanted: Vec<u8>| {
         let mut found = vec![0; wanted.len()];
-        peer.socket.read_exact(&mut found).expect("it is answered");
+        peer.socket
+            .read_exact(&mut found)
+            .expect("the request is answered");
         assert_eq!(found, wanted);
     };
     exactly(&mut peer, of("< Told"));
-    peer.socket.write_all(&of("> Ask")).expect("it is open");
+    peer.socket.write_all(&of("> Ask")).expect("connected");
     exactly(&mut peer, of("< Absent"));
-    peer.socket.write_all(&of("> Launch")).expect("it is open");
+    peer.socket.write_all(&of("> Launch")).expect("connected");
     assert_eq!(peer.exit(ATTEMPT).status, 0);
-    peer.socket.write_all(&of("> Forget")).expect("it is open");
+    peer.socket.write_all(&of("> Forget")).expect("connected");
     peer.send(&Request::Ask { attempt: ATTEMPT });
     // Its end may have been reported more than once.
     let absent = Report::Absent { attempt: ATTEMPT };

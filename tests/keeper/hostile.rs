@@ -1,4 +1,4 @@
-//! Whoever connects and does not speak as it should, or at all.
+//! Clients that violate the protocol, or send nothing.
 
 use crate::left_out::left_out;
 use crate::wire::{Kept, attempt, framed, hex};
@@ -29,7 +29,7 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
     ];
     for frame in frames {
         let mut stranger = kept.connect();
-        stranger.socket.write_all(frame).expect("it is open");
+        stranger.socket.write_all(frame).expect("connected");
         let answer = stranger.next();
         assert!(
             matches!(answer, Report::Refused { .. }),
@@ -38,10 +38,10 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
         assert_eq!(stranger.try_next(), None, "{frame:?}");
     }
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
-    // The coordinator itself is trusted no further.
+    // Not even the coordinator is trusted beyond that.
     peer.socket
         .write_all(&[1, 0, 0, 0, 0xc1])
-        .expect("it is open");
+        .expect("connected");
     assert!(matches!(peer.next(), Report::Refused { .. }));
     assert_eq!(peer.try_next(), None);
     assert_eq!(kept.hello().1[1..], [Report::Started(started)]);
@@ -55,13 +55,13 @@ fn frames_that_come_in_pieces_are_put_together() {
     let hello = framed(&Request::Hello { version: VERSION });
     let (last, before) = hello.split_last().expect("it is not empty");
     for byte in before {
-        peer.socket.write_all(&[*byte]).expect("it is open");
-        // When another is answered twice, it was read.
+        peer.socket.write_all(&[*byte]).expect("connected");
+        // Once the other request is answered twice, this one was read.
         for _ in 0..2 {
             other.ask(attempt(1));
         }
     }
-    peer.socket.write_all(&[*last]).expect("it is open");
+    peer.socket.write_all(&[*last]).expect("connected");
     assert!(matches!(peer.next(), Report::Welcome { .. }));
     assert_eq!(peer.next(), Report::Told);
 }
@@ -74,15 +74,15 @@ fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
     let mut silent = Vec::new();
     for _ in 0..1000 {
         let mut socket = UnixStream::connect(kept.path("keeper.sock")).expect("it listens");
-        // Those beyond the bound may be closed already.
+        // Those beyond the limit may already be closed.
         drop(socket.write_all(&half));
         silent.push(socket);
     }
     assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
     let fds = format!("/proc/{}/fd", kept.pid());
-    let fds = std::fs::read_dir(fds).expect("it lives").count();
+    let fds = std::fs::read_dir(fds).expect("a live process").count();
     assert!(fds < 200, "{fds} descriptors are open");
-    // Also those that were let in are put out when they stay silent.
+    // Accepted connections that stay silent are closed as well.
     for mut socket in silent {
         drop(socket.read_to_end(&mut Vec::new()));
     }
@@ -105,16 +105,16 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     }
     peer.socket
         .set_write_timeout(Some(std::time::Duration::from_millis(200)))
-        .expect("there is one");
+        .expect("a nonzero timeout");
     let ask = framed(&Request::Ask {
         attempt: attempt(3),
     });
-    // The keeper stops reading before it holds what it cannot send.
+    // The keeper stops reading before it holds more than it can send.
     let many = ask.repeat(1000);
     let stopped = (0..10_000).any(|_| peer.socket.write_all(&many).is_err());
-    assert!(stopped, "it reads for ever");
+    assert!(stopped, "it reads forever");
     let status = format!("/proc/{}/statm", kept.pid());
-    let status = std::fs::read_to_string(status).expect("it lives");
+    let status = std::fs::read_to_string(status).expect("a live process");
     let pages: u64 = status
         .split_whitespace()
         .nth(1)
@@ -128,13 +128,13 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
 #[test]
 fn strangers_are_not_answered() {
     if !rustix::process::geteuid().is_root() {
-        return left_out("a stranger at the keeper's socket: only root can be somebody else");
+        return left_out("another user at the keeper's socket: only root can become one");
     }
     let kept = Kept::new();
-    // Whoever opens the directory and the socket to all is still guarded by the kernel's word about the peer.
+    // Even if directory and socket are open to all, the kernel's information about the peer protects the keeper.
     for (path, mode) in [("", 0o755), ("keeper.sock", 0o666)] {
         let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(kept.path(path), mode).expect("it is ours");
+        std::fs::set_permissions(kept.path(path), mode).expect("our own file");
     }
     let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
         s.settimeout(60)\n\n\
@@ -148,13 +148,17 @@ fn strangers_are_not_answered() {
         let command = command.arg(&hello);
         command.uid(user).gid(user).current_dir("/").status()
     };
-    assert!(connect(65534).expect("python3 is there").success());
+    assert!(connect(65534).expect("python3 is installed").success());
     let (mut peer, _) = kept.hello();
     assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
     let mode = std::fs::metadata(kept.path("keeper.sock"))
-        .expect("it is there")
+        .expect("the file exists")
         .permissions();
-    assert_eq!(mode.mode() & 0o777, 0o666, "it is what the test made it");
+    assert_eq!(
+        mode.mode() & 0o777,
+        0o666,
+        "the mode is the one that the test set"
+    );
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn the_socket_and_the_files_are_the_owners_alone() {
     let kept = Kept::new();
     for name in ["keeper.sock", "keeper.lock", "keeper.log"] {
         let mode = std::fs::metadata(kept.path(name))
-            .expect("it is there")
+            .expect("the file exists")
             .permissions();
         assert_eq!(mode.mode() & 0o777, 0o600, "{name}");
     }

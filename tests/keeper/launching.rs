@@ -1,4 +1,4 @@
-//! What a child is given, and what is told of its end.
+//! What a child is given, and how its end is reported.
 
 use crate::patience::until;
 use crate::wire::{Kept, attempt, bytes, path_bytes, until_reaped};
@@ -28,7 +28,9 @@ fn what_is_told_of_a_child_is_its_identity() {
     let kept = Kept::new();
     let (mut peer, _) = kept.hello();
     let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
-    let (pidfd, identity) = identify(started.pid).expect("it can be").expect("it lives");
+    let (pidfd, identity) = identify(started.pid)
+        .expect("it can be")
+        .expect("a live process");
     assert_eq!(
         (identity.inode, identity.ticks),
         (started.inode, started.ticks)
@@ -36,12 +38,12 @@ fn what_is_told_of_a_child_is_its_identity() {
     assert_eq!(identity.namespace, started.namespace);
     assert!(matches!(find(&identity), Lookup::Alive(_)));
     let stat = proc::stat(started.pid)
-        .expect("it reads")
-        .expect("it lives");
+        .expect("a live process")
+        .expect("a live process");
     assert_eq!(stat.group, started.pid, "it leads a group");
     assert_eq!(stat.parent, kept.pid());
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
-    pidfd.signal(9).expect("it may be");
+    pidfd.signal(9).expect("a permitted signal");
     let exited = peer.exit(attempt(1));
     assert_eq!((exited.started, exited.status), (started, 9));
     assert!(exited.at >= started.at && exited.memory_max > 0);
@@ -61,7 +63,7 @@ fn an_attempt_is_spawned_once_however_often_it_is_asked_for() {
     for _ in 0..3 {
         assert_eq!(peer.run(attempt(1), launch.clone()), started);
     }
-    std::fs::write(kept.path("fifo"), "end\n").expect("it is read");
+    std::fs::write(kept.path("fifo"), "end\n").expect("a writable file");
     let exited = peer.exit(attempt(1));
     for _ in 0..3 {
         peer.launch(attempt(1), launch.clone());
@@ -98,7 +100,7 @@ fn a_child_has_its_directory_environment_and_limits_and_nothing_of_the_keeper() 
     launch.limits.push((7, 100, 200)); // RLIMIT_NOFILE
     assert_eq!(peer.run_through(attempt(2), launch), 0);
     let log = kept.read("log");
-    let data = kept.path("").canonicalize().expect("it is there");
+    let data = kept.path("").canonicalize().expect("the path exists");
     let mut lines = log.lines();
     assert_eq!(lines.next(), data.to_str(), "{log}");
     assert_eq!(lines.next(), Some("hello"));
@@ -108,7 +110,7 @@ fn a_child_has_its_directory_environment_and_limits_and_nothing_of_the_keeper() 
     assert_eq!(
         fds,
         ["0", "1", "2", "3"],
-        "three streams, and what ls reads: {log}"
+        "three streams, and the directory that ls reads: {log}"
     );
     for set in ["SigBlk", "SigIgn", "SigCgt"] {
         let wanted = format!("{set}:\t0000000000000000");
@@ -135,16 +137,16 @@ fn output_is_begun_anew_or_appended_to_and_is_the_owners_alone() {
     peer.run_through(attempt(3), both(false));
     assert_eq!(kept.read("out"), "out\n");
     let mode = std::fs::metadata(kept.path("out"))
-        .expect("it is there")
+        .expect("the file exists")
         .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
-    // One file for both keeps the order, and what a link points at is not touched.
+    // One file for both streams keeps their order, and the target of a link is not touched.
     peer.run_through(
         attempt(4),
         kept.writing("echo a; echo b >&2; echo c", "one"),
     );
     assert_eq!(kept.read("one"), "a\nb\nc\n");
-    symlink(kept.path("out"), kept.path("link")).expect("there is room");
+    symlink(kept.path("out"), kept.path("link")).expect("the disk has space");
     peer.launch(attempt(5), kept.writing("echo x", "link"));
     let mut reports = std::iter::from_fn(|| peer.try_next());
     let failed = reports.find_map(|report| match report {
@@ -162,14 +164,16 @@ fn what_is_left_behind_becomes_the_keepers_and_is_reaped() {
     kept.make_fifo();
     let script = "(sh -c 'echo $$ > orphan.next; mv orphan.next orphan; cat fifo' &) ; exit 3";
     assert_eq!(peer.run_through(attempt(1), kept.shell(script)), 0x300);
-    let orphan: u32 = until("the orphan says who it is", || {
+    let orphan: u32 = until("the orphan writes its PID", || {
         kept.read("orphan").trim().parse().ok()
     });
     until("the keeper is its parent", || {
-        let stat = proc::stat(orphan).expect("it reads").expect("it lives");
+        let stat = proc::stat(orphan)
+            .expect("a live process")
+            .expect("a live process");
         (stat.parent == kept.pid()).then_some(())
     });
-    std::fs::write(kept.path("fifo"), "").expect("it is read");
+    std::fs::write(kept.path("fifo"), "").expect("a writable file");
     until_reaped(orphan);
     assert!(matches!(peer.ask(attempt(1)), Report::Exited(_)));
 }

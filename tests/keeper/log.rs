@@ -1,4 +1,4 @@
-//! Logs as a crash, a disk or another boot leaves them.
+//! Logs as left by a crash, a disk error or another boot.
 
 use crate::wire::{Kept, attempt};
 use sexton::keeper::protocol::Report;
@@ -13,7 +13,7 @@ fn sealed(mut bytes: [u8; LENGTH]) -> [u8; LENGTH] {
     bytes
 }
 
-/// As `docs/protocols/keeper.md` has it.
+/// As specified in `docs/protocols/keeper.md`.
 fn header(boot: u128) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     bytes[..8].copy_from_slice(b"sextonkl");
@@ -35,7 +35,7 @@ fn record(kind: u8, attempt_number: u64, number: u8) -> [u8; LENGTH] {
 fn an_intent_alone_never_ran_and_may_be_asked_for_again() {
     let mut kept = Kept::unkept();
     let log = [header(host::boot()), record(1, 1, 0)].concat();
-    fs::write(kept.path("keeper.log"), log).expect("there is room");
+    fs::write(kept.path("keeper.log"), log).expect("the disk has space");
     kept.start();
     let (mut peer, told) = kept.hello();
     assert_eq!(told.len(), 1);
@@ -53,12 +53,12 @@ fn damage_costs_what_it_hit() {
     }
     kept.kill();
     let path = kept.path("keeper.log");
-    let mut log = fs::read(&path).expect("it is there");
+    let mut log = fs::read(&path).expect("the file exists");
     assert_eq!(log.len(), LENGTH * 10, "three records each, and the header");
     // The start of the second, and half a record at the end.
     log[LENGTH * 5 + 10] ^= 0x40;
     log.extend([7; 20]);
-    fs::write(&path, log).expect("there is room");
+    fs::write(&path, log).expect("the disk has space");
     kept.start();
     let (_, told) = kept.hello();
     assert_eq!(told[1..], [exits[0].clone(), exits[2].clone()]);
@@ -69,7 +69,7 @@ fn another_boot_has_nothing_and_a_newer_log_is_not_touched() {
     let mut kept = Kept::unkept();
     let started = record(2, 1, 0);
     let log = [header(host::boot() ^ 1), started].concat();
-    fs::write(kept.path("keeper.log"), log).expect("there is room");
+    fs::write(kept.path("keeper.log"), log).expect("the disk has space");
     kept.start();
     assert_eq!(kept.hello().1.len(), 1);
     kept.kill();
@@ -77,11 +77,11 @@ fn another_boot_has_nothing_and_a_newer_log_is_not_touched() {
     let mut newer = header(host::boot());
     newer[8] = 2;
     let newer = [sealed(newer), started].concat();
-    fs::write(kept.path("keeper.log"), &newer).expect("there is room");
-    let words = kept.try_start().expect_err("it knows what we do not");
+    fs::write(kept.path("keeper.log"), &newer).expect("the disk has space");
+    let words = kept.try_start().expect_err("the two lists differ");
     assert!(words.contains("version 2"), "{words}");
     assert_eq!(
-        fs::read(kept.path("keeper.log")).expect("it is there"),
+        fs::read(kept.path("keeper.log")).expect("the file exists"),
         newer
     );
 }

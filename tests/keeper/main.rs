@@ -1,9 +1,9 @@
-//! The keeper as its coordinator meets it: the real program, on its socket, with real children.
+//! The keeper as its coordinator sees it: the real program, on its socket, with real children.
 
 #![cfg(all(feature = "cli", target_os = "linux"))]
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "one report is waited for among many"
+    reason = "the test waits for one report among many"
 )]
 
 mod bytes;

@@ -33,7 +33,7 @@ fn a_thousand_children_have_true_statuses() {
         }
     }
     for number in 0..CHILDREN {
-        let wanted = u32::try_from(number % 256).expect("it is small") << 8;
+        let wanted = u32::try_from(number % 256).expect("a small number") << 8;
         assert_eq!(statuses[&attempt(number)], wanted);
     }
     drop(peer);
@@ -46,9 +46,11 @@ fn a_thousand_children_have_true_statuses() {
     };
     assert_eq!(peer.ask(attempt(0)), absent);
     let fds = format!("/proc/{}/fd", kept.pid());
-    let fds = std::fs::read_dir(fds).expect("it lives").count();
+    let fds = std::fs::read_dir(fds).expect("a live process").count();
     assert!(fds < 16, "{fds} descriptors are open");
-    let stat = proc::stat(kept.pid()).expect("it reads").expect("it lives");
+    let stat = proc::stat(kept.pid())
+        .expect("a live process")
+        .expect("a live process");
     assert!(
         stat.memory_bytes() < 64 << 20,
         "{} bytes",

@@ -1,4 +1,4 @@
-//! What callers hand over themselves.
+//! Descriptors and environments that callers pass directly.
 
 use crate::wire::{Kept, Peer, attempt, bytes, framed};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -7,7 +7,7 @@ use std::io::{IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-/// Hands over a parcel with these descriptors, for a minute; the answer.
+/// Passes a parcel with these descriptors, for a minute; returns the answer.
 pub(crate) fn hand_over(
     peer: &mut Peer,
     ticket: u128,
@@ -17,7 +17,7 @@ pub(crate) fn hand_over(
     give(peer, (ticket, false), parcel, fds)
 }
 
-/// The same, and whether it stays for as long as the connection.
+/// The same, with the choice whether it stays for as long as the connection.
 fn give(
     peer: &mut Peer,
     (ticket, stays): (u128, bool),
@@ -37,9 +37,9 @@ fn give(
     }
     let iov = [IoSlice::new(&frame)];
     let sent = sendmsg(&peer.socket, &iov, &mut control, SendFlags::empty());
-    let sent = sent.expect("it is read");
+    let sent = sent.expect("the keeper reads the parcel");
     let rest = frame.get(sent..).unwrap_or_default();
-    peer.socket.write_all(rest).expect("it is read");
+    peer.socket.write_all(rest).expect("connected");
     peer.next()
 }
 
@@ -52,7 +52,7 @@ fn whole() -> Parcel {
         ],
         umask: 0o027,
         limits: vec![(7, 77, 177)],
-        // Where no group has memory to give, nothing bounds it.
+        // Where no group has a memory controller, nothing limits it.
         memory_max: Some(1 << 40),
     }
 }
@@ -62,8 +62,8 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
     let kept = Kept::new();
     let (mut coordinator, _) = kept.hello();
     let mut caller = kept.connect();
-    let (input, mut to_child) = std::io::pipe().expect("there is one");
-    let (mut from_child, output) = std::io::pipe().expect("there is one");
+    let (input, mut to_child) = std::io::pipe().expect("a pipe");
+    let (mut from_child, output) = std::io::pipe().expect("a pipe");
     let fds = [input.as_fd(), output.as_fd(), output.as_fd()];
     let taken = hand_over(&mut caller, 9, whole(), &fds);
     assert_eq!(taken, Report::Taken { ticket: 9 });
@@ -74,14 +74,14 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
         ..kept.shell(script)
     };
     launch.env = vec![bytes("B=ours")];
-    to_child.write_all(b"word\n").expect("it is open");
+    to_child.write_all(b"word\n").expect("connected");
     assert_eq!(coordinator.run_through(attempt(1), launch.clone()), 0);
     drop(to_child);
     let mut words = String::new();
     // It ends only if the keeper has no copy left.
-    from_child.read_to_string(&mut words).expect("it reads");
+    from_child.read_to_string(&mut words).expect("UTF-8");
     assert_eq!(words, "got word\ntheirs ours\n0027\n77\n0\n1\n2\n3\n");
-    // A parcel is for one launch.
+    // A parcel is used for one launch.
     coordinator.launch(attempt(2), launch);
     assert!(matches!(coordinator.next(), Report::Failed { step: 3, .. }));
 }
@@ -89,7 +89,7 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
 #[test]
 fn parcels_that_are_not_whole_or_too_many_are_refused() {
     let kept = Kept::new();
-    let null = std::fs::File::open("/dev/null").expect("it is there");
+    let null = std::fs::File::open("/dev/null").expect("the file exists");
     let fd = null.as_fd();
     let put = |ticket, fds: &[BorrowedFd<'_>]| {
         let mut peer = kept.connect();
@@ -126,14 +126,14 @@ fn a_parcel_is_let_go_of_with_whoever_gave_it() {
 
 fn let_go(stays: bool) {
     let kept = Kept::new();
-    let (mut reader, output) = std::io::pipe().expect("there is one");
+    let (mut reader, output) = std::io::pipe().expect("a pipe");
     let mut giver = kept.connect();
     let taken = give(&mut giver, (9, stays), whole(), &[output.as_fd(); 3]);
     assert_eq!(taken, Report::Taken { ticket: 9 });
     drop((giver, output));
     let mut words = String::new();
     // It ends only if the keeper has no copy left.
-    reader.read_to_string(&mut words).expect("it reads");
+    reader.read_to_string(&mut words).expect("UTF-8");
     let (mut coordinator, _) = kept.hello();
     let launch = Launch {
         parcel: Some(9),
@@ -146,7 +146,7 @@ fn let_go(stays: bool) {
 #[test]
 fn parcels_that_stay_leave_room_for_others() {
     let kept = Kept::new();
-    let null = std::fs::File::open("/dev/null").expect("it is there");
+    let null = std::fs::File::open("/dev/null").expect("the file exists");
     let fds = [null.as_fd(); 3];
     let mut peers: Vec<Peer> = (0..=PARCELS_STAYING_MAX).map(|_| kept.connect()).collect();
     let mut last = peers.pop().expect("there is one more");
@@ -155,7 +155,7 @@ fn parcels_that_stay_leave_room_for_others() {
         assert_eq!(taken, Report::Taken { ticket });
     }
     let Report::Refused { reason } = give(&mut last, (1000, true), whole(), &fds) else {
-        panic!("there are too many");
+        panic!("the limit is reached");
     };
     assert!(reason.contains("32 parcels wait"), "{reason}");
     let taken = hand_over(&mut kept.connect(), 1001, whole(), &fds);

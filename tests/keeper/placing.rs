@@ -1,4 +1,4 @@
-//! Where the control groups of attempts stand.
+//! The position of the control groups of attempts.
 
 use crate::left_out::left_out;
 use crate::wire::{Kept, PROGRAM, attempt};
@@ -9,11 +9,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A group that is delegated, and one below it for processes, as systemd makes them with `DelegateSubgroup=`.
+/// A delegated group, and one below it for processes, as systemd creates them with `DelegateSubgroup=`.
 struct Delegated(PathBuf);
 
 impl Delegated {
-    /// `None` where nobody may make groups, or mark one.
+    /// `None` where this user may not create or mark groups.
     fn make() -> Option<Self> {
         let base = cgroup::writable()?;
         let name = format!("sexton-delegated-{}", std::process::id());
@@ -26,7 +26,7 @@ impl Delegated {
 
 impl Drop for Delegated {
     fn drop(&mut self) {
-        // What was killed may be on its way out.
+        // A killed process may still be exiting.
         for _ in 0..1000 {
             if cgroup::remove(&self.0).is_ok() {
                 break;
@@ -56,7 +56,7 @@ fn groups_stand_beside_ours_where_the_one_above_is_delegated() {
         ..
     }) = told.first()
     else {
-        panic!("it may have groups: {told:?}");
+        panic!("groups are available: {told:?}");
     };
     let above = format!("{}/sexton-", unit.0.display());
     assert!(groups.as_bytes().starts_with(above.as_bytes()), "{told:?}");

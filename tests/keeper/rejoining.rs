@@ -1,4 +1,4 @@
-//! Coordinators and keepers that are killed, and what the next one is told.
+//! Coordinators and keepers that are killed, and what the next one receives.
 
 use crate::patience::until;
 use crate::wire::{Kept, attempt, until_reaped};
@@ -23,8 +23,8 @@ fn a_coordinator_that_comes_again_is_told_all() {
     drop(peer);
     let pidfd = Pidfd::open(waits.pid)
         .expect("it can be")
-        .expect("it lives");
-    pidfd.signal(15).expect("it may be");
+        .expect("a live process");
+    pidfd.signal(15).expect("a permitted signal");
     until_reaped(waits.pid);
     let (_, told) = kept.hello();
     let told: BTreeMap<u64, &Report> = (0..).zip(&told).collect();
@@ -81,15 +81,18 @@ fn what_had_ended_is_told_by_the_keeper_after_the_one_that_was_killed() {
     assert_eq!(kept.read("log"), "");
     let pidfd = Pidfd::open(alive.pid)
         .expect("it can be")
-        .expect("it lives");
-    pidfd.signal(9).expect("it may be");
+        .expect("a live process");
+    pidfd.signal(9).expect("a permitted signal");
     until("it has ended", || {
-        pidfd.has_ended().expect("it polls").then_some(())
+        pidfd
+            .has_ended()
+            .expect("the descriptor can be polled")
+            .then_some(())
     });
     assert_eq!(
         peer.ask(attempt(1)),
         Report::Orphaned(alive),
-        "nothing is guessed"
+        "no end is guessed"
     );
     let attempts = vec![attempt(1), attempt(2), attempt(4)];
     peer.send(&Request::Forget { attempts });
@@ -103,7 +106,7 @@ fn what_had_ended_is_told_by_the_keeper_after_the_one_that_was_killed() {
 #[test]
 fn a_directory_has_one_keeper_which_leaves_when_it_holds_nothing() {
     let mut kept = Kept::new();
-    let words = kept.try_start().expect_err("there is one");
+    let words = kept.try_start().expect_err("a keeper is already running");
     assert!(words.contains("already has a keeper"), "{words}");
     let lock = kept.read("keeper.lock");
     assert_eq!(lock.trim().parse(), Ok(kept.pid()));
@@ -111,7 +114,7 @@ fn a_directory_has_one_keeper_which_leaves_when_it_holds_nothing() {
     peer.run_through(attempt(1), kept.shell("true"));
     drop(peer);
     let (mut peer, told) = kept.hello();
-    assert_eq!(told.len(), 2, "what is not forgotten keeps it");
+    assert_eq!(told.len(), 2, "it stays while attempts are not forgotten");
     let attempts = vec![attempt(1)];
     peer.send(&Request::Forget { attempts });
     drop(peer);
@@ -125,12 +128,12 @@ fn a_directory_has_one_keeper_which_leaves_when_it_holds_nothing() {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "whoever waits for a lock says nothing of that"
+    reason = "a process that waits for a lock does not report it"
 )]
 fn a_keeper_that_is_on_its_way_out_is_waited_for() {
     let mut kept = Kept::unkept();
-    let lock = std::fs::File::create(kept.path("keeper.lock")).expect("there is room");
-    lock.lock().expect("nobody has it");
+    let lock = std::fs::File::create(kept.path("keeper.lock")).expect("the disk has space");
+    lock.lock().expect("no client has it");
     let words = kept.try_start().expect_err("it is locked for too long");
     assert!(words.contains("already has a keeper"), "{words}");
     std::thread::scope(|scope| {
@@ -150,18 +153,18 @@ fn an_end_that_is_asked_for_waits_for_children() {
     let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
     let keeper = Pidfd::open(kept.pid())
         .expect("it can be")
-        .expect("it lives");
+        .expect("a live process");
     for signal in [1, 2, 13, 15] {
-        keeper.signal(signal).expect("it may be");
+        keeper.signal(signal).expect("a permitted signal");
     }
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
     assert!(kept.ended().is_none());
     let pidfd = Pidfd::open(started.pid)
         .expect("it can be")
-        .expect("it lives");
-    pidfd.signal(9).expect("it may be");
+        .expect("a live process");
+    pidfd.signal(9).expect("a permitted signal");
     peer.exit(attempt(1));
-    keeper.signal(15).expect("it may be");
+    keeper.signal(15).expect("a permitted signal");
     let status = until("it leaves", || kept.ended());
     assert!(status.success());
     kept.start();
@@ -177,29 +180,36 @@ fn a_keeper_that_nobody_can_find_any_more_leaves_when_nothing_lives() {
     peer.run_through(attempt(2), kept.shell("true"));
     drop(peer);
     for name in ["keeper.lock", "keeper.sock", "keeper.log"] {
-        std::fs::remove_file(kept.path(name)).expect("it is there");
+        std::fs::remove_file(kept.path(name)).expect("the file exists");
     }
     let mut other = kept.try_start().expect("the directory is free");
     let pidfd = Pidfd::open(started.pid)
         .expect("it can be")
-        .expect("it lives");
+        .expect("a live process");
     assert!(kept.ended().is_none(), "its child lives");
-    pidfd.signal(9).expect("it may be");
+    pidfd.signal(9).expect("a permitted signal");
     let status = until("it leaves", || kept.ended());
     assert!(status.success());
-    assert!(kept.path("keeper.sock").exists(), "it is of the other");
-    other.kill().expect("it lives");
-    other.wait().expect("it is ours");
+    assert!(
+        kept.path("keeper.sock").exists(),
+        "it belongs to the other keeper"
+    );
+    other.kill().expect("a live process");
+    other.wait().expect("our child");
 }
 
 #[test]
 fn the_keeper_is_a_session_of_its_own_and_small() {
     let kept = Kept::new();
     kept.hello();
-    let stat = proc::stat(kept.pid()).expect("it reads").expect("it lives");
+    let stat = proc::stat(kept.pid())
+        .expect("a live process")
+        .expect("a live process");
     assert_eq!(stat.session, kept.pid());
     let task = format!("/proc/{}/task", kept.pid());
-    assert_eq!(std::fs::read_dir(task).expect("it lives").count(), 1);
-    let cwd = proc::cwd(kept.pid()).expect("it reads").expect("it lives");
+    assert_eq!(std::fs::read_dir(task).expect("a live process").count(), 1);
+    let cwd = proc::cwd(kept.pid())
+        .expect("a live process")
+        .expect("a live process");
     assert_eq!(cwd.as_bytes(), b"/");
 }

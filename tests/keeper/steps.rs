@@ -1,4 +1,4 @@
-//! Each step of a launch that can fail, fails with its name and the kernel's reason, and the same again when asked again.
+//! Each step of a launch that can fail does so with its name and the kernel's reason, and gives the same answer when repeated.
 
 use crate::left_out::left_out;
 use crate::wire::{Kept, attempt, bytes, path_bytes};
@@ -38,9 +38,9 @@ fn fails(kept: &Kept, number: u64, launch: Launch) -> (u8, i32) {
 }
 
 fn with_mode(kept: &Kept, name: &str, content: &str, mode: u32) {
-    fs::write(kept.path(name), content).expect("there is room");
+    fs::write(kept.path(name), content).expect("the disk has space");
     let mode = fs::Permissions::from_mode(mode);
-    fs::set_permissions(kept.path(name), mode).expect("it is ours");
+    fs::set_permissions(kept.path(name), mode).expect("our own file");
 }
 
 fn errno(errno: Errno) -> i32 {
@@ -70,7 +70,7 @@ fn programs_that_cannot_be_executed() {
     let path = format!("PATH={}:/nowhere", kept.path("").display());
     found_where_it_may_not_be_run.env = vec![bytes(path)];
     let failed = fails(&kept, 11, found_where_it_may_not_be_run);
-    assert_eq!(failed, exec(Errno::ACCESS), "as a shell says it");
+    assert_eq!(failed, exec(Errno::ACCESS), "like a shell");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn directories_outputs_limits_and_users() {
 #[test]
 fn a_child_is_the_user_that_was_asked_for() {
     if !rustix::process::geteuid().is_root() {
-        // The test above has what others get.
+        // The test above has the answers to other users.
         return left_out("a child that is another user: only root may ask for one");
     }
     let kept = Kept::new();
@@ -119,9 +119,9 @@ fn a_child_is_the_user_that_was_asked_for() {
     };
     assert_eq!(peer.run_through(attempt(1), launch), 0);
     assert_eq!(kept.read("log"), "65534\n65533\n65533 65532\n");
-    // It is that user before it enters its directory.
+    // It becomes that user before it enters its directory.
     let mode = fs::Permissions::from_mode(0o700);
-    fs::set_permissions(kept.path(""), mode).expect("it is ours");
+    fs::set_permissions(kept.path(""), mode).expect("our own file");
     let launch = Launch {
         user: Some((65534, 65533, vec![])),
         ..kept.shell("true")
@@ -135,7 +135,7 @@ fn what_failed_leaves_no_control_group() {
     let kept = Kept::new();
     let (mut peer, told) = kept.hello();
     let Some(Report::Welcome { groups, .. }) = told.first() else {
-        panic!("nobody is welcome: {told:?}");
+        panic!("an unknown user is accepted: {told:?}");
     };
     let Some(groups) = groups else {
         assert!(!rustix::process::geteuid().is_root(), "root can make them");
@@ -149,8 +149,8 @@ fn what_failed_leaves_no_control_group() {
     assert!(group(1).exists() && group(2).exists());
     let attempts = vec![attempt(1), attempt(2)];
     peer.send(&Request::Forget { attempts });
-    // A request behind it is answered when it is done.
+    // A later request is answered when the earlier one is done.
     peer.ask(attempt(1));
-    assert!(!group(1).exists(), "nothing is in it");
-    assert!(group(2).exists(), "something lives in it");
+    assert!(!group(1).exists(), "it is empty");
+    assert!(group(2).exists(), "a process is in it");
 }

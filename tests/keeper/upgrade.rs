@@ -18,7 +18,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     }
     peer.launch(attempt(50), kept.shell("exit 9"));
     let exited = peer.exit(attempt(50));
-    let null = std::fs::File::open("/dev/null").expect("it is there");
+    let null = std::fs::File::open("/dev/null").expect("the file exists");
     let mut caller = kept.connect();
     let parcel = Parcel {
         env: vec![bytes("PATH=/usr/bin:/bin")],
@@ -28,7 +28,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
 
     let program = bytes(PROGRAM);
     peer.send(&Request::Upgrade { program });
-    // The answer is the end of the connection. What had ended may be reported once more before.
+    // The answer is the end of the connection. Exits may be reported once more before.
     while let Some(report) = peer.try_next() {
         assert_eq!(report, Report::Exited(exited));
     }
@@ -43,9 +43,9 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     for (number, started) in &alive {
         let pidfd = Pidfd::open(started.pid)
             .expect("it can be")
-            .expect("it lives");
+            .expect("a live process");
         let signal = if number % 2 == 0 { 9 } else { 15 };
-        pidfd.signal(signal).expect("it may be");
+        pidfd.signal(signal).expect("a permitted signal");
     }
     let mut statuses = BTreeMap::new();
     while statuses.len() < alive.len() {
@@ -54,7 +54,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
         }
     }
     for number in alive.keys() {
-        // A shell that had not come as far as its trap dies of the signal.
+        // A shell that had not set its trap yet dies of the signal.
         let wanted: &[u32] = if number % 2 == 0 { &[9] } else { &[0x300, 15] };
         assert!(
             wanted.contains(&statuses[&attempt(*number)]),
@@ -68,7 +68,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     assert_eq!(
         peer.run_through(attempt(60), launch),
         0x800,
-        "the parcel is here"
+        "the parcel has arrived"
     );
     let script = "ls /proc/self/fd";
     peer.run_through(attempt(61), kept.writing(script, "log"));

@@ -1,4 +1,4 @@
-//! A keeper of its own for each test, and a coordinator that speaks with it. Nothing outlives the test that started it.
+//! A separate keeper for each test, and a coordinator that talks to it. Nothing outlives the test that started it.
 
 use crate::groups;
 use crate::patience::{PATIENCE, until};
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// By this its children are known, whoever holds them by then.
+/// The variable by which its children are recognised, whichever process is their parent by then.
 const MARK: &str = "KEEPER_OF_TEST";
 
-/// A data directory with a keeper. Both go when it is dropped, and all children with them.
+/// A data directory with a keeper. When it is dropped, the keeper and all children end.
 pub(crate) struct Kept {
     data: TempDir,
     keeper: Option<Child>,
@@ -30,10 +30,7 @@ pub(crate) fn bytes(text: impl AsRef<[u8]>) -> Bytes {
 }
 
 pub(crate) fn path_bytes(path: &Path) -> Bytes {
-    bytes(
-        path.to_str()
-            .expect("temporary directories have plain names"),
-    )
+    bytes(path.to_str().expect("UTF-8"))
 }
 
 /// The attempt of this number.
@@ -42,17 +39,17 @@ pub(crate) fn attempt(number: u64) -> ProcessId {
 }
 
 impl Kept {
-    /// With a keeper.
+    /// With a running keeper.
     pub(crate) fn new() -> Self {
         let mut kept = Self::unkept();
         kept.start();
         kept
     }
 
-    /// Without.
+    /// Without a keeper.
     pub(crate) fn unkept() -> Self {
         Self {
-            data: tempfile::tempdir().expect("there is room"),
+            data: tempfile::tempdir().expect("the disk has space"),
             keeper: None,
         }
     }
@@ -67,12 +64,12 @@ impl Kept {
         self.keeper = Some(self.try_start().expect("it listens"));
     }
 
-    /// The same, by a command that executes what its further arguments say.
+    /// The same, by a command that executes its further arguments.
     pub(crate) fn start_by(&mut self, command: Command) {
         self.keeper = Some(self.try_start_by(command).expect("it listens"));
     }
 
-    /// Starts a keeper; what it said if it ended instead.
+    /// Starts a keeper; returns what it printed if it ended instead.
     pub(crate) fn try_start(&self) -> Result<Child, String> {
         self.try_start_by(Command::new(PROGRAM))
     }
@@ -80,13 +77,16 @@ impl Kept {
     fn try_start_by(&self, mut command: Command) -> Result<Child, String> {
         let command = command.args(["keeper", "--data"]).arg(self.data.path());
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = streams.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut child = streams
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
         let mut words = String::new();
-        let mut errors = child.stderr.take().expect("it is piped");
-        let mut output = child.stdout.take().expect("it is piped");
-        output.read_to_string(&mut words).expect("it reads");
-        errors.read_to_string(&mut words).expect("it reads");
-        // Its streams are closed when it listens, and when it is about to end.
+        let mut errors = child.stderr.take().expect("a pipe");
+        let mut output = child.stdout.take().expect("a pipe");
+        output.read_to_string(&mut words).expect("UTF-8");
+        errors.read_to_string(&mut words).expect("UTF-8");
+        // It closes its streams when it listens, and when it is about to end.
         let listens = || {
             let is_it = self.read("keeper.lock").trim().parse() == Ok(child.id());
             is_it && UnixStream::connect(self.path("keeper.sock")).is_ok()
@@ -94,26 +94,26 @@ impl Kept {
         if listens() {
             return Ok(child);
         }
-        child.wait().expect("it is our child");
+        child.wait().expect("our child");
         Err(words)
     }
 
     /// The PID of the keeper.
     pub(crate) fn pid(&self) -> u32 {
-        self.keeper.as_ref().expect("there is one").id()
+        self.keeper.as_ref().expect("the keeper was started").id()
     }
 
-    /// Kills the keeper as a crash would.
+    /// Kills the keeper, as a crash would.
     pub(crate) fn kill(&mut self) {
-        let mut keeper = self.keeper.take().expect("there is one");
-        keeper.kill().expect("it is there");
-        keeper.wait().expect("it is our child");
+        let mut keeper = self.keeper.take().expect("the keeper was started");
+        keeper.kill().expect("a live process");
+        keeper.wait().expect("our child");
     }
 
-    /// Whether the keeper has ended, and how.
+    /// The exit status of the keeper, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        let keeper = self.keeper.as_mut().expect("there is one");
-        keeper.try_wait().expect("it is our child")
+        let keeper = self.keeper.as_mut().expect("the keeper was started");
+        keeper.try_wait().expect("our child")
     }
 
     /// A connection.
@@ -121,11 +121,11 @@ impl Kept {
         let socket = UnixStream::connect(self.path("keeper.sock")).expect("it listens");
         socket
             .set_read_timeout(Some(PATIENCE))
-            .expect("there is one");
+            .expect("a nonzero timeout");
         Peer { socket }
     }
 
-    /// A coordinator, and what it was told first.
+    /// A coordinator, and the first reports that it received.
     pub(crate) fn hello(&self) -> (Peer, Vec<Report>) {
         let mut peer = self.connect();
         let told = peer.hello();
@@ -157,14 +157,14 @@ impl Kept {
         }
     }
 
-    /// Makes a pipe with a name in the directory.
+    /// Creates a named pipe in the directory.
     pub(crate) fn make_fifo(&self) {
         let mode = rustix::fs::Mode::RWXU;
         let made = rustix::fs::mkfifoat(rustix::fs::CWD, self.path("fifo"), mode);
-        made.expect("there is room");
+        made.expect("the disk has space");
     }
 
-    /// What a file has.
+    /// The content of a file.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -191,7 +191,7 @@ impl Drop for Kept {
             drop(keeper.kill());
             drop(keeper.wait());
         }
-        // A child may be making others meanwhile.
+        // A child may be creating others meanwhile.
         for _ in 0..100 {
             let left = self.leftovers();
             if left.is_empty() {
@@ -210,7 +210,7 @@ pub(crate) struct Peer {
     pub(crate) socket: UnixStream,
 }
 
-/// Bytes as digits.
+/// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to memory does not fail");
@@ -221,13 +221,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// A request as bytes.
 pub(crate) fn framed(request: &Request) -> Vec<u8> {
     let payload = rmp_serde::to_vec(request).expect("it encodes");
-    let length = u32::try_from(payload.len()).expect("it is short");
+    let length = u32::try_from(payload.len()).expect("a small number");
     [length.to_le_bytes().as_slice(), &payload].concat()
 }
 
 impl Peer {
     pub(crate) fn send(&mut self, request: &Request) {
-        self.socket.write_all(&framed(request)).expect("it is read");
+        self.socket.write_all(&framed(request)).expect("connected");
     }
 
     /// The next report; `None` at the end of the connection.
@@ -246,15 +246,17 @@ impl Peer {
             }
         }
         let mut payload = vec![0; u32::from_le_bytes(length) as usize];
-        self.socket.read_exact(&mut payload).expect("it is whole");
+        self.socket
+            .read_exact(&mut payload)
+            .expect("the answer is complete");
         Some(rmp_serde::from_slice(&payload).expect("it is a report"))
     }
 
     pub(crate) fn next(&mut self) -> Report {
-        self.try_next().expect("the connection goes on")
+        self.try_next().expect("the connection is open")
     }
 
-    /// Says hello; all that is told up to `Told`.
+    /// Sends the hello; returns all reports up to `Told`.
     pub(crate) fn hello(&mut self) -> Vec<Report> {
         self.send(&Request::Hello { version: VERSION });
         let mut told = Vec::new();
@@ -276,7 +278,7 @@ impl Peer {
         self.next()
     }
 
-    /// Launches it, and waits until it runs.
+    /// Launches it, and waits until it is running.
     pub(crate) fn run(&mut self, attempt: ProcessId, launch: Launch) -> Started {
         self.launch(attempt, launch);
         loop {
@@ -302,16 +304,19 @@ impl Peer {
         }
     }
 
-    /// Launches it, and waits until it has ended; its status.
+    /// Launches it, and waits until it has ended; returns its status.
     pub(crate) fn run_through(&mut self, attempt: ProcessId, launch: Launch) -> u32 {
         self.launch(attempt, launch);
         self.exit(attempt).status
     }
 }
 
-/// Waits until nobody has this PID, not even as a zombie.
+/// Waits until no process has this PID, not even a zombie.
 pub(crate) fn until_reaped(pid: u32) {
     until("the process is reaped", || {
-        proc::stat(pid).expect("it reads").is_none().then_some(())
+        proc::stat(pid)
+            .expect("a live process")
+            .is_none()
+            .then_some(())
     });
 }

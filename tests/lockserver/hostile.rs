@@ -1,5 +1,5 @@
-//! Clients that mean no good, against the real program while an honest client is served: bytes at random, halves of
-//! commands, ten thousand that say nothing, some that never read what they asked for. Memory stays bounded.
+//! Hostile clients, against the real program while an honest client is served: random bytes, halves of commands, ten
+//! thousand silent connections, clients that never read their answers. Memory stays bounded.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -10,7 +10,7 @@ use rustix::net::sockopt::set_socket_linger;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// An honest client: whatever others do, it gets its answers, and they are right.
+/// An honest client: whatever others do, it gets right answers.
 struct Honest {
     client: Client,
     rounds: u32,
@@ -19,7 +19,7 @@ struct Honest {
 impl Honest {
     fn connect(daemon: &Daemon) -> Self {
         Self {
-            client: Client::connect(daemon.lockserver()).expect("let in"),
+            client: Client::connect(daemon.lockserver()).expect("connected"),
             rounds: 0,
         }
     }
@@ -41,7 +41,7 @@ impl Honest {
         assert_eq!(gone.expect("an answer"), 1);
     }
 
-    /// Connections open now, by the statistics.
+    /// The number of open connections, from the statistics.
     fn connections(&mut self) -> u16 {
         let found = self.client.ask(STATS, 58).expect("an answer");
         found
@@ -50,13 +50,13 @@ impl Honest {
     }
 }
 
-/// It still runs, and nothing inside it panicked.
+/// It is still running, and nothing inside it panicked.
 fn is_well(daemon: &mut Daemon) {
     assert!(daemon.is_running(), "{}", daemon.log());
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 
-/// Everything until the end, whichever way the server ends it.
+/// Everything until the end, however the server closes the connection.
 fn drain(client: &mut Client) {
     if let Err(error) = client.receive_all() {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it ends");
@@ -76,8 +76,8 @@ fn bytes_at_random_do_no_harm() {
             .map(|_| chance.below(if likely { 10 } else { 256 }))
             .map(|byte| u8::try_from(byte).expect("it is below 256"))
             .collect();
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
-        // The server may have ended it half-way.
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
+        // The server may have closed it in between.
         if client.send(&bytes).is_ok() && client.end().is_ok() {
             drain(&mut client);
         }
@@ -88,10 +88,10 @@ fn bytes_at_random_do_no_harm() {
 
 #[test]
 fn refusals_of_a_crowd_are_a_few_lines_of_the_log() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "10.0.0.0/8\n").expect("it can be written");
-    let hosts = hosts.to_str().expect("a plain name");
+    std::fs::write(&hosts, "10.0.0.0/8\n").expect("a writable file");
+    let hosts = hosts.to_str().expect("UTF-8");
     let mut daemon = Daemon::serve(&["--memory", "--hosts", hosts]);
     for _ in 0..500 {
         assert!(Client::connect(daemon.lockserver()).is_err(), "let in");
@@ -109,20 +109,20 @@ fn halves_of_commands_hold_nobody_up() {
     let whole = request("key", "index", "mallory", (600, 60, 0));
     let mut halves: Vec<Client> = (0..500)
         .map(|number| {
-            let mut client = Client::connect(daemon.lockserver()).expect("let in");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             let half = &whole[..=number % (whole.len() - 1)];
-            client.send(half).expect("it takes them");
+            client.send(half).expect("connected");
             client
         })
         .collect();
     honest.is_served();
     assert_eq!(honest.client.owner("key", "index").expect("an answer"), b"");
     for client in &mut halves {
-        client.end().expect("the connection is open");
-        assert_eq!(client.receive_all().expect("an end in order"), b"");
+        client.end().expect("connected");
+        assert_eq!(client.receive_all().expect("a clean end"), b"");
     }
     drop(halves);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);
@@ -136,7 +136,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     let before = resident(daemon.pid().as_raw_nonzero());
     let mut idle = Vec::with_capacity(count);
     for number in 0..count {
-        idle.push(Client::connect(daemon.lockserver()).expect("let in"));
+        idle.push(Client::connect(daemon.lockserver()).expect("connected"));
         if number % 500 == 0 {
             honest.is_served();
         }
@@ -149,27 +149,27 @@ fn ten_thousand_that_say_nothing_cost_little() {
         grown < 16 * count as u64,
         "{grown} KiB for {count} idle connections"
     );
-    // They are all still there.
+    // All of them are still open.
     for client in idle.iter_mut().step_by(997) {
         assert_eq!(client.owner("k", "i").expect("an answer"), b"");
     }
-    // The kernel would remember each for a minute, in a table that tests beside this read.
+    // The kernel would keep each for a minute, in a table that other tests read.
     let reset = |client: &Client| set_socket_linger(client.stream(), Some(Duration::ZERO));
     assert!(idle.iter().all(|client| reset(client).is_ok()));
     drop(idle);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);
 }
 
-/// Sends the same again and again, until the server stops reading; how many bytes it took.
+/// Sends the same again and again, until the server stops reading; returns how many bytes it took.
 fn flood(client: &mut Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     client
         .stream()
         .set_write_timeout(patience)
-        .expect("a limit");
+        .expect("a nonzero timeout");
     let mut taken = 0;
     loop {
         use std::io::Write as _;
@@ -178,7 +178,7 @@ fn flood(client: &mut Client, bytes: &[u8]) -> usize {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return taken;
             }
-            Err(error) => panic!("the server does not break it off: {error}"),
+            Err(error) => panic!("the server does not close the connection: {error}"),
         }
     }
 }
@@ -187,7 +187,7 @@ fn flood(client: &mut Client, bytes: &[u8]) -> usize {
 fn who_asks_and_never_reads_is_not_read_from() {
     let mut daemon = Daemon::serve(&["--memory"]);
     let mut honest = Honest::connect(&daemon);
-    // A short question with a long answer.
+    // A short request with a long answer.
     let long = "o".repeat(255);
     let number = honest
         .client
@@ -198,7 +198,7 @@ fn who_asks_and_never_reads_is_not_read_from() {
     let statistics = STATS.repeat(60_000);
     let floods: Vec<(Client, usize)> = (0..16)
         .map(|number| {
-            let mut client = Client::connect(daemon.lockserver()).expect("let in");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             let taken = flood(
                 &mut client,
                 if number % 2 == 0 {
@@ -225,7 +225,7 @@ fn who_asks_and_never_reads_is_not_read_from() {
     assert!(grown < 64 * 1024, "{grown} KiB more");
     honest.is_served();
     drop(floods);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);
@@ -245,7 +245,7 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
         honest
             .client
             .send(&asked.collect::<Vec<_>>().concat())
-            .expect("it takes them");
+            .expect("connected");
         let found = honest.client.receive(burst.len() * 2).expect("answers");
         assert_eq!(found, [0, 1].repeat(burst.len()));
     }
@@ -253,16 +253,16 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
     // Each listing is 14 MB, more than the kernel buffers for a connection.
     let never_read: Vec<Client> = (0..4)
         .map(|_| {
-            let mut client = Client::connect(daemon.lockserver()).expect("let in");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             client
                 .send(&lockserver::list("big").repeat(20))
-                .expect("it takes them");
+                .expect("connected");
             honest.is_served();
             client
         })
         .collect();
     let mut others: Vec<Client> = (0..4)
-        .map(|_| Client::connect(daemon.lockserver()).expect("let in"))
+        .map(|_| Client::connect(daemon.lockserver()).expect("connected"))
         .collect();
     for client in &mut others {
         let listed = client.list("big").expect("the whole list");
@@ -275,11 +275,11 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
         honest.is_served();
     }
     let grown = resident(daemon.pid().as_raw_nonzero()).saturating_sub(before);
-    println!("4 listings of {ENTRIES} entries that nobody reads: {grown} KiB more");
+    println!("4 listings of {ENTRIES} unread entries: {grown} KiB more");
     assert!(grown < 400 * 1024, "{grown} KiB more");
     drop(never_read);
     drop(others);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);

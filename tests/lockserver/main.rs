@@ -1,4 +1,4 @@
-//! LockServer's protocol over real sockets: what is said, and clients that mean no good.
+//! LockServer's protocol over real sockets: its messages, and hostile clients.
 
 #![cfg(feature = "cli")]
 

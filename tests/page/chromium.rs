@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::left_out::left_out;
@@ -41,11 +41,14 @@ impl Chromium {
             left_out("the page in a browser: there is no chromium here");
             return None;
         }
-        let profile = tempfile::tempdir().expect("a directory can be made");
+        let profile = tempfile::tempdir().expect("a temporary directory");
         let [to, from] = ["to", "from"].map(|name| profile.path().join(name));
         for pipe in [&to, &from] {
             let made = Command::new("mkfifo").arg(pipe).status();
-            assert!(made.expect("it runs").success(), "a pipe can be made");
+            assert!(
+                made.expect("mkfifo is installed").success(),
+                "a pipe can be made"
+            );
         }
         // It speaks on the descriptors 3 and 4, which a shell opens for it.
         let script = "exec \"$0\" \"$@\" 3<\"$TO\" 4>\"$FROM\"";
@@ -71,9 +74,12 @@ impl Chromium {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("it starts");
-        let to = OpenOptions::new().write(true).open(to).expect("it is read");
-        let from = File::open(from).expect("it is written");
+            .expect("the command starts");
+        let to = OpenOptions::new()
+            .write(true)
+            .open(to)
+            .expect("Chromium opens the pipe");
+        let from = File::open(from).expect("the file exists");
         Some(Self {
             child,
             to,
@@ -123,16 +129,16 @@ impl Chromium {
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.to.write_all(&bytes).expect("it reads");
+        self.to
+            .write_all(&bytes)
+            .expect("the process reads its input");
         loop {
             let mut bytes = Vec::new();
-            self.from.read_until(0, &mut bytes).expect("it can be read");
-            assert_eq!(
-                bytes.pop(),
-                Some(0),
-                "it ended while it was asked for {method}"
-            );
-            let mut told: Value = serde_json::from_slice(&bytes).expect("it is JSON");
+            self.from
+                .read_until(0, &mut bytes)
+                .expect("Chromium answers");
+            assert_eq!(bytes.pop(), Some(0), "it ended during {method}");
+            let mut told: Value = serde_json::from_slice(&bytes).expect("valid JSON");
             if told["id"] == self.next {
                 let refusal = told["error"].take();
                 return if refusal.is_null() {
@@ -161,7 +167,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
         // Its helpers may still write there for a moment.
@@ -182,7 +188,7 @@ impl Tab<'_> {
 
     /// Navigates to a page, and waits until it is loaded, with its script.
     pub(crate) fn load(&mut self, url: &str) {
-        // The page before may answer for a moment more: it is marked, so that it is not taken for this one.
+        // The previous page may answer for a moment: it is marked, so that it is not taken for this one.
         self.evaluate("window.isLeft = true");
         let gone = self.ask("Page.navigate", &json!({"url": url}));
         assert!(gone["errorText"].is_null(), "{url}: {gone}");

@@ -1,10 +1,10 @@
-//! The colours of the page: what stands on what can be read, light and dark (WCAG 2, level AA).
+//! The colours of the page: text is readable on its background, light and dark (WCAG 2, level AA).
 
 use std::collections::BTreeMap;
 
 const CSS: &str = include_str!("../../src/protocols/http/page/page.css");
 
-/// What text of these colours stands on.
+/// The backgrounds of text in these colours.
 const PAIRS: [(&str, &[&str]); 6] = [
     (
         "text",
@@ -28,7 +28,7 @@ const PAIRS: [(&str, &[&str]); 6] = [
 fn schemes() -> Vec<BTreeMap<&'static str, [f64; 3]>> {
     let blocks = CSS.split(":root {").skip(1);
     let colours = |block: &'static str| {
-        let block = block.split('}').next().expect("it ends");
+        let block = block.split('}').next().expect("the text is not empty");
         let lines = block
             .lines()
             .filter_map(|line| line.trim().strip_prefix("--"));

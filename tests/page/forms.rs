@@ -141,7 +141,7 @@ fn elsewhere(to: SocketAddr) -> SocketAddr {
         "<!doctype html><title>elsewhere</title><form method=post action='http://{to}/page/lock/force'><input name=key value='account:42'><button>Win</button></form>"
     );
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    let address = listener.local_addr().expect("it has one");
+    let address = listener.local_addr().expect("an address");
     let serve = move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
@@ -157,7 +157,7 @@ fn elsewhere(to: SocketAddr) -> SocketAddr {
         }
     };
     let thread = std::thread::Builder::new().name("elsewhere".to_owned());
-    drop(thread.spawn(serve).expect("a thread starts"));
+    drop(thread.spawn(serve).expect("a new thread"));
     address
 }
 

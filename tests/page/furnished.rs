@@ -1,8 +1,8 @@
-//! A node with something of every kind, and the views that show it.
+//! A node with an example of everything, and the views that show it.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::patience::until;
@@ -179,7 +179,7 @@ impl Furnished {
             config.services = services();
         });
         // From here on events are recorded.
-        drop(run(served.handle().events(None)).expect("it runs"));
+        drop(run(served.handle().events(None)).expect("the node answers"));
         locks(&served);
         let (abandoned, claimed) = jobs(&served);
         let process = processes(&served);
@@ -232,7 +232,7 @@ impl Furnished {
             let process = served.post("/v1/processes/launch", &launch)["id"].clone();
             let task = json!({"launch": launch, "name": name, "group": name, "work": name});
             let task = served.post("/v1/tasks/add", &task)["id"].clone();
-            let process = process.as_str().expect("it has one");
+            let process = process.as_str().expect("a string");
             let all = [
                 "/".to_owned(),
                 "/page/locks".to_owned(),
@@ -276,7 +276,7 @@ impl Drop for Furnished {
         if !std::thread::panicking() {
             until("the end of what was started", || {
                 let totals = run(handle.processes().totals());
-                (totals.expect("it runs").live() == 0).then_some(())
+                (totals.expect("the node answers").live() == 0).then_some(())
             });
         }
     }
@@ -355,7 +355,7 @@ fn processes(served: &Served) -> String {
     let launch =
         json!({"command": ["sh", "-c", script], "type": "import", "labels": {"branch": "main"}});
     let parent = served.post("/v1/processes/launch", &launch);
-    let parent = parent["id"].as_str().expect("it has one").to_owned();
+    let parent = parent["id"].as_str().expect("a string").to_owned();
     let below = json!({"command": ["sleep", "600"], "parent": parent});
     served.post("/v1/processes/launch", &below);
     parent
@@ -377,7 +377,7 @@ fn tasks(served: &Served) -> [u64; 3] {
     over.expect("it fails");
     let running = add("deploy eu-1", "eu-1", "exec sleep 600");
     until("it runs", || {
-        let task = run(served.handle().tasks().get(running)).expect("it is there");
+        let task = run(served.handle().tasks().get(running)).expect("it exists");
         (task.task.status.name() == "processing").then_some(())
     });
     let waiting = add("deploy eu-1 again", "eu-1", "true");

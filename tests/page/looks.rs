@@ -36,7 +36,7 @@ fn views_fit_narrow_and_wide_screens_in_both_colours() {
                 assert!(picture.starts_with(b"\x89PNG"), "{name}");
                 if let Some(directory) = &kept {
                     let file = directory.join(format!("{name}.png"));
-                    std::fs::write(file, picture).expect("it can be written");
+                    std::fs::write(file, picture).expect("a writable file");
                 }
             }
         }
@@ -65,8 +65,8 @@ fn axe_finds_nothing_serious() {
             let found = tab.evaluate(
                 "axe.run(document, { resultTypes: ['violations'] }).then((it) => JSON.stringify({ passes: it.passes.length, bad: it.violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => [one.id, one.nodes.map((node) => node.html)]) }))",
             );
-            let found = found.as_str().expect("it ran");
-            let found: Value = serde_json::from_str(found).expect("it is JSON");
+            let found = found.as_str().expect("axe-core returns its findings");
+            let found: Value = serde_json::from_str(found).expect("valid JSON");
             let (passes, bad) = (found.get("passes"), found.get("bad"));
             assert!(passes.and_then(Value::as_u64) > Some(10), "{found}");
             let none = Value::Array(Vec::new());

@@ -33,7 +33,7 @@ fn a_page_becomes_live_and_shows_names_as_they_are() {
     let mut tab = chromium.tab();
     tab.load(&served.url("/page/locks"));
     tab.shows("No locks");
-    // Nothing is loaded again by hand from here on.
+    // From here on no page is loaded explicitly.
     tab.evaluate("window.mark = 1");
     served.lock(HTML.as_bytes(), b"one");
     tab.shows(HTML);
@@ -96,7 +96,11 @@ fn somebody_logs_in_and_out_by_the_keyboard() {
         tab.evaluate("location.pathname + location.search"),
         "/page/locks?key=a"
     );
-    assert_eq!(tab.evaluate("document.cookie"), "", "no script can read it");
+    assert_eq!(
+        tab.evaluate("document.cookie"),
+        "",
+        "scripts cannot read it"
+    );
     // The first stop leads past the views.
     tab.press("Tab");
     assert_eq!(

@@ -45,7 +45,7 @@ fn a_hundred_thousand_queues_are_shown_page_by_page() {
     for thousand in 0..100 {
         let jobs = (0..1000).map(|number| {
             let queue = format!("tenant-{thousand}:type-{number}");
-            let queue = queue.as_str().try_into().expect("a name");
+            let queue = queue.as_str().try_into().expect("a valid name");
             Put::new(queue, Body::new(*b"x"))
         });
         run(queues.put_all(jobs.collect())).expect("they are added");
@@ -93,7 +93,7 @@ fn ten_thousand_processes_are_shown_page_by_page() {
             processes
                 .register(record(number))
                 .await
-                .expect("there is room");
+                .expect("the limit is not reached");
         }
     });
     let mut tab = chromium.tab();

@@ -38,16 +38,16 @@ impl Served {
             let mut options = std::fs::OpenOptions::new();
             let opened = options.write(true).create_new(true).mode(0o600).open(&file);
             let lines = format!("{TOKEN}\n{RUN_TOKEN} run\n");
-            let mut opened = opened.expect("it can be made");
-            opened.write_all(lines.as_bytes()).expect("it is written");
-            let http = config.http.as_mut().expect("it has one");
+            let mut opened = opened.expect("it can be created");
+            opened.write_all(lines.as_bytes()).expect("a writable file");
+            let http = config.http.as_mut().expect("HTTP is configured");
             http.token_file = Some(file);
             change(config);
         })
     }
 
     pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Self {
-        let directory = tempfile::tempdir().expect("a directory can be made");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let http = HttpConfig {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             ..HttpConfig::default()
@@ -59,7 +59,7 @@ impl Served {
         change(&mut config);
         let node = Node::open(config.clone()).expect("the node opens");
         let address = node.handle().doors().http.expect("it listens");
-        config.http.as_mut().expect("it has one").tcp = Some(address);
+        config.http.as_mut().expect("HTTP is configured").tcp = Some(address);
         Self {
             node: Some(node),
             config,
@@ -73,12 +73,12 @@ impl Served {
     }
 
     pub(crate) fn handle(&self) -> Handle {
-        self.node.as_ref().expect("it runs").handle()
+        self.node.as_ref().expect("the node is running").handle()
     }
 
     pub(crate) fn stop(&mut self) {
-        let node = self.node.take().expect("it runs");
-        node.stop().expect("it stops well");
+        let node = self.node.take().expect("it is running");
+        node.stop().expect("a clean stop");
     }
 
     pub(crate) fn start(&mut self) {
@@ -88,19 +88,21 @@ impl Served {
     /// Takes a lock, or waits for it.
     pub(crate) fn lock(&self, key: &[u8], owner: &[u8]) {
         let asked = vec![request(key, owner)];
-        run(self.handle().locks().batch(asked)).expect("it runs");
+        run(self.handle().locks().batch(asked)).expect("the node answers");
     }
 
     /// Returns the holder of a lock.
     pub(crate) fn owner(&self, key: &str) -> Option<String> {
-        let key = Name::try_from(key).expect("it is short");
+        let key = Name::try_from(key).expect("the name is short");
         let owner = run(self.handle().locks().owner(&key, &Name::default()));
-        owner.expect("it runs").map(|owner| owner.to_text())
+        owner
+            .expect("the node answers")
+            .map(|owner| owner.to_text())
     }
 
     /// Adds jobs to a queue.
     pub(crate) fn push(&self, queue: &str, bodies: &[&str]) {
-        let queue: QueueName = queue.try_into().expect("a name");
+        let queue: QueueName = queue.try_into().expect("a valid name");
         let jobs = bodies
             .iter()
             .map(|body| Put::new(queue.clone(), Body::new(body.as_bytes().to_vec())));
@@ -117,15 +119,15 @@ impl Served {
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {RUN_TOKEN}\r\n"
         );
         let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).expect("it is read");
+        stream.write_all(request.as_bytes()).expect("connected");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it is text");
+        stream.read_to_string(&mut answer).expect("UTF-8");
         assert!(
             answer.starts_with("HTTP/1.1 200 "),
             "{path} {body}: {answer}"
         );
         let (begin, end) = (answer.find('{'), answer.rfind('}'));
-        let json = &answer[begin.expect("it is JSON")..=end.expect("it ends")];
-        serde_json::from_str(json).expect("it is JSON")
+        let json = &answer[begin.expect("valid JSON")..=end.expect("valid JSON")];
+        serde_json::from_str(json).expect("valid JSON")
     }
 }

@@ -111,7 +111,7 @@ fn a_moment_that_is_not_ready_is_waited_for() {
         tab.evaluate("(() => { window.fetch = window.ask; })()");
         stands_at(&mut tab, entry, last);
         let stamp = live(&mut tab);
-        let stamp = stamp.as_str().expect("it is text");
+        let stamp = stamp.as_str().expect("a string");
         assert!(stamp.starts_with("As of"), "{stamp}");
     }
     assert!(state(&mut tab).contains("second"));
@@ -128,14 +128,14 @@ fn a_page_whose_story_is_still_being_read_is_not_loaded_again_and_again() {
     let mut tab = chromium.tab();
     tab.load(&served.url("/page/locks"));
     tab.shows("first");
-    // As on the page of an item whose story is in the journal alone.
+    // As on the page of an item whose history is only in the journal.
     let reading = "<p data-again role=status>Reading the journal: entry 1 of 2.</p>";
     answer_all(&mut tab, 200, reading);
     tab.evaluate(&format!(
         "(() => {{ window.mark = 1; document.getElementById('main').insertAdjacentHTML('beforeend', '{reading}'); }})()"
     ));
     served.lock(b"second", b"one");
-    until("it was asked for again", || {
+    until("it was requested again", || {
         let calls = tab.evaluate("window.calls ?? 0").as_u64();
         let is_same = tab.evaluate("window.mark") == 1;
         assert!(is_same, "it is the same page");

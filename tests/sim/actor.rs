@@ -1,7 +1,7 @@
-//! One actor of the simulated node: its host, its mailbox, and what its clients saw.
+//! One actor of the simulated node: its host, its mailbox, and what its clients observed.
 //!
-//! Keeps the history that the checker reads: each call with the entries that framed it, and the answers in the order
-//! in which they arrived. A call whose connection was lost is kept too, since what it was answered must be true.
+//! Keeps the history that the checker reads: each call with the newest entry before and after it, and the answers in the
+//! order in which they arrived. Calls whose connection was lost are kept too, since their answers must also be right.
 
 use crate::counter::PLANTED;
 use crate::coverage::Coverage;
@@ -20,10 +20,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One command of a call, to be sent and to be remembered.
+/// One command of a call, to be delivered and recorded.
 pub(crate) enum Ask<R: Reference> {
     Message(MessageOf<R>),
-    /// One that is sent again, perhaps.
+    /// One command that may be sent again.
     Keyed(MessageOf<R>, RequestKey),
     Query(QueryOf<R>),
 }
@@ -48,16 +48,16 @@ impl<R: Reference> Clone for Ask<R> {
     }
 }
 
-/// What one client sent together.
+/// The commands that one client sent together.
 pub(crate) struct Call<R: Reference> {
     pub(crate) asks: Vec<Ask<R>>,
     /// The actor's newest entry when it was delivered.
     pub(crate) from: Seq,
     /// When it was delivered.
     pub(crate) at: Timestamp,
-    /// The entry that its answers rest on.
+    /// The entry that its answers depend on.
     pub(crate) rests: Seq,
-    /// The actor's newest entry when its last item was done. What is newer than what the answers rest on passes with
+    /// The actor's newest entry when its last item was done. Entries newer than the one that the answers depend on pass with
     /// the process.
     pub(crate) saw: Seq,
     pub(crate) answers: Option<Vec<Answer<ReplyOf<R>>>>,
@@ -74,7 +74,7 @@ enum QueuedMail<R: Reference> {
     Tell(MessageOf<R>, ActorId),
 }
 
-/// Answers on their way from the outbox to the history. A tell's answers go nowhere.
+/// Answers in transit from the outbox to the history. Answers to a tell are dropped.
 type Arrivals<R> = Arc<Mutex<Vec<(Option<usize>, Vec<Answer<ReplyOf<R>>>)>>>;
 type Woken<R> = Arc<Mutex<Vec<(Ticket, ReplyOf<R>)>>>;
 
@@ -116,13 +116,13 @@ fn stage_code(stage: Stage) -> u8 {
     }
 }
 
-/// A message that is taken for another one, if it is.
+/// If a fault replaces messages: the message that this one is replaced by.
 pub(crate) type Swap<R> = fn(&<R as Reference>::Machine, &MessageOf<R>) -> Option<MessageOf<R>>;
 
 /// The actor.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each says something of its own, and two are planted faults"
+    reason = "each is independent, and two are planted faults"
 )]
 pub(crate) struct Actor<R: Reference> {
     pub(crate) host: Host<R::Machine>,
@@ -130,7 +130,7 @@ pub(crate) struct Actor<R: Reference> {
     mailbox: VecDeque<QueuedMail<R>>,
     /// The call that the host works on.
     current: Option<usize>,
-    /// The host asked for another turn.
+    /// The host requested another turn.
     pub(crate) unfinished: bool,
     /// It panicked, and waits for the verdict.
     pub(crate) judged: bool,
@@ -139,27 +139,27 @@ pub(crate) struct Actor<R: Reference> {
     arrivals: Arrivals<R>,
     woken: Woken<R>,
     next_ticket: u64,
-    /// What waits were answered with, since somebody looked.
+    /// Answers to waits, since the last call of the function that takes them.
     newly_woken: Vec<ReplyOf<R>>,
     /// How many waits were answered.
     pub(crate) wakes: u64,
     pub(crate) rebuilds: u64,
     pub(crate) rebuilds_behind_a_quarantine: u64,
-    /// A planted fault: reads are answered past the outbox.
+    /// A planted fault: reads are answered without the outbox.
     pub(crate) early_reads: bool,
-    /// A planted fault: nobody who waits is known to.
+    /// A planted fault: waiting clients are forgotten.
     pub(crate) deaf: bool,
-    /// A planted fault: messages that are taken for others.
+    /// A planted fault: messages that are replaced by others.
     pub(crate) swap: Option<Swap<R>>,
-    /// Those that were, and for which.
+    /// The messages that were replaced, with their replacements.
     pub(crate) swapped: Vec<(MessageOf<R>, MessageOf<R>)>,
-    /// The newest mark of a step of the wall clock. What shows dates rests on it, and it may pass with the process.
+    /// The newest mark of a step of the wall clock. Answers with dates depend on it, and it may pass with the process.
     pub(crate) stepped: Seq,
     /// Digests of the state by newest entry, to be compared after a crash.
     pub(crate) digests: BTreeMap<Seq, Digest>,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 pub(crate) enum Turn {
     Idle,
     Done,
@@ -212,7 +212,7 @@ impl<R: Reference> Actor<R> {
         !self.mailbox.is_empty()
     }
 
-    /// Whether there is something to do, or something due.
+    /// Whether there is work, or something is due.
     pub(crate) fn is_waiting(&self, now: Now) -> bool {
         let deadline = self.host.deadline(now.offset);
         self.unfinished
@@ -225,7 +225,7 @@ impl<R: Reference> Actor<R> {
         self.unfinished = true;
     }
 
-    /// Goes on with what was begun, else with the next of the mailbox, else lets time act.
+    /// Continues the current delivery, else the next of the mailbox, else lets time act.
     pub(crate) fn turn(&mut self, ledger: &mut Ledger) -> Turn {
         if self.host.is_spent() || self.judged {
             return Turn::Idle;
@@ -243,7 +243,7 @@ impl<R: Reference> Actor<R> {
         self.came(flow)
     }
 
-    /// How far the host came.
+    /// How far the host got.
     fn came(&mut self, flow: Flow) -> Turn {
         if !self.host.is_busy()
             && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
@@ -302,7 +302,7 @@ impl<R: Reference> Actor<R> {
         self.host.deliver(ledger, Delivery::new(items, reply_to))
     }
 
-    /// What a message is taken for: itself, but where a fault is planted.
+    /// The message after a planted fault, if any, has replaced it.
     fn taken_for(&mut self, message: MessageOf<R>) -> MessageOf<R> {
         let other = self
             .swap
@@ -358,7 +358,7 @@ impl<R: Reference> Actor<R> {
         if self.deaf {
             return Turn::Idle;
         }
-        // One that panics is answered as failed, which is no answer to the wait.
+        // A wait whose request panics is answered as failed, which does not end the wait.
         let flow = {
             let wait = delivery::Wait::new(watch, Box::new(reply_to));
             self.host.watch(ledger, ticket, wait)
@@ -369,23 +369,23 @@ impl<R: Reference> Actor<R> {
         self.came(flow)
     }
 
-    /// Withdraws the oldest open wait: its connection was lost.
+    /// Withdraws the oldest open wait, as when its connection is lost.
     pub(crate) fn unwatch(&mut self, ledger: &mut Ledger) -> bool {
         let open = self.waits.iter().find(|(_, wait)| wait.answer.is_none());
         let Some(ticket) = open.map(|(ticket, _)| *ticket) else {
             return false;
         };
         let flow = self.host.unwatch(ledger, ticket);
-        assert!(matches!(flow, Flow::Done), "nothing is planted there");
+        assert!(matches!(flow, Flow::Done), "no fault is planted there");
         self.waits.remove(&ticket);
         true
     }
 
-    /// Lets answers out, and takes those that arrived into the history: the calls that they answer.
+    /// Releases answers, and adds those that arrived to the history of their calls.
     pub(crate) fn release(&mut self, durable: Seq) -> Vec<usize> {
         self.host.outbox().release(durable);
         for (ticket, answer) in take(&self.woken) {
-            // An answer may cross with the end of its connection.
+            // An answer may arrive when its connection has just been lost.
             if let Some(wait) = self.waits.get_mut(&ticket) {
                 self.newly_woken.push(answer.clone());
                 wait.answer = Some(answer);
@@ -403,18 +403,18 @@ impl<R: Reference> Actor<R> {
         answered
     }
 
-    /// What waits were answered with, since the last time.
+    /// Answers to waits since the last call.
     pub(crate) fn take_woken(&mut self) -> Vec<ReplyOf<R>> {
         std::mem::take(&mut self.newly_woken)
     }
 
-    /// These of its calls.
+    /// The calls at these indexes.
     pub(crate) fn answered<'a>(&'a self, calls: &'a [usize]) -> impl Iterator<Item = &'a Call<R>> {
         let call = |at: &usize| self.calls.get(*at).expect("it was just answered");
         calls.iter().map(call)
     }
 
-    /// Adds what this actor counted.
+    /// Adds this actor's counts.
     pub(crate) fn count(&self, coverage: &mut Coverage) {
         coverage.watches_woken += self.wakes;
         coverage.rebuilds += self.rebuilds;
@@ -425,7 +425,7 @@ impl<R: Reference> Actor<R> {
         self.host.take_tells()
     }
 
-    /// Puts a rebuilt machine in the place of the spent one.
+    /// Replaces the spent machine by a rebuilt one.
     pub(crate) fn rebuild(&mut self, ledger: &mut Ledger, replica: Replica<R::Machine>) -> Turn {
         self.rebuilds += 1;
         self.rebuilds_behind_a_quarantine += u64::from(!self.host.quarantined().is_empty());

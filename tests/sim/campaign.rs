@@ -1,4 +1,4 @@
-//! Many seeds, and the floors of what they must have met.
+//! Many seeds, and the minimum counts that they must reach.
 //!
 //! `SEXTON_SIM_SEED=n` runs one seed and prints its trace. `SEXTON_SIM_SEEDS=from..to` (or a count) and
 //! `SEXTON_SIM_STEPS=n` make the campaign longer.
@@ -15,7 +15,7 @@ const SEEDS: u64 = 2000;
 const STEPS: u64 = 1200;
 const THREADS: usize = 2;
 
-/// What the environment asks for.
+/// The settings of the campaign from the environment.
 struct CampaignOptions {
     seeds: Range<u64>,
     steps: u64,
@@ -31,7 +31,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn number(name: &str) -> Option<u64> {
-    variable(name).map(|value| value.parse().expect("the variable holds a number"))
+    variable(name).map(|value| value.parse().expect("the variable is a number"))
 }
 
 fn wish() -> CampaignOptions {
@@ -60,7 +60,7 @@ fn wish() -> CampaignOptions {
     }
 }
 
-/// Planted panics are part of the plan and are not spoken of.
+/// Planted panics are expected, so their messages are not printed.
 pub(crate) fn hush() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -121,7 +121,7 @@ fn campaign() {
     let seeds = wish.seeds.end - wish.seeds.start;
     if seeds >= SEEDS {
         let below = coverage.below_floor(seeds);
-        assert!(below.is_empty(), "hardly ever happened: {below:?}");
+        assert!(below.is_empty(), "too rare: {below:?}");
     }
 }
 

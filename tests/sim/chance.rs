@@ -1,4 +1,4 @@
-//! Chance from a seed: the same numbers in the same order on every machine (splitmix64, Steele and others 2014).
+//! Random numbers from a seed: the same numbers in the same order on every machine (splitmix64, Steele and others 2014).
 
 /// A source of numbers.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ impl Chance {
         Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x9E37_79B9_7F4A_7C15)
     }
 
-    /// A source of its own that begins here.
+    /// Returns an independent source that starts here.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -33,23 +33,23 @@ impl Chance {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times in a thousand.
+    /// True this many times in a thousand, on average.
     pub(crate) fn per_mille(&mut self, times: u64) -> bool {
         self.below(1000) < times
     }
 
-    /// A place in a list of this length, which is not zero.
+    /// An index of a list of this length, which is not zero.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("below a usize")
     }
 
-    /// One of these.
+    /// One of these items.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let index = self.index(from.len());
         from.get(index).expect("the index is below the length")
     }
 
-    /// The place of a weight, each as likely as it is heavy.
+    /// An index, chosen with a probability in proportion to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, table: &[(u64, T)]) -> T {
         let total = table.iter().map(|(weight, _)| weight).sum();
         let mut at = self.below(total);

@@ -1,7 +1,7 @@
-//! Judges every start of the node: what it found against what was promised before.
+//! Checks every start of the node: the state that it found against what was promised before.
 //!
-//! Reads the log itself, follows it with the witnesses from where the last start left them, and compares answers,
-//! digests, state and what the actors told each other. What stood in the log at the last start may never change.
+//! Reads the log independently, follows it with the witnesses from the last start on, and compares answers, digests, state
+//! and the tells between actors. Records that were in the log at the last start must not change.
 
 use crate::actor::{Actor, Ask, Call, Wait};
 use crate::counters::Counters;
@@ -26,50 +26,50 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// All that is known of the disk's past.
+/// Everything known about the history of the disk.
 #[derive(Default)]
 pub(crate) struct Checker {
     pub(crate) witnesses: Witnesses,
-    /// The start mark up to which all has been followed.
+    /// The start mark up to which the log has been followed.
     upto: Seq,
-    /// Sums of the records that a power cut cannot take, also of those that are no longer kept.
+    /// Checksums of the records that a power cut cannot remove, including those that are no longer kept.
     known: BTreeMap<Seq, u64>,
-    /// Those behind `upto` that were known before the node that wrote them went down.
+    /// Those after `upto` that were known before the node that wrote them ended.
     banked: Vec<Kept>,
-    /// Who was told which token of which lock.
+    /// Which client received which token of which lock.
     tokens: BTreeMap<(Token, lock::Name, lock::Name), lock::Name>,
-    /// What clients of queues were told, that nobody may be told again.
+    /// Ids and tokens that clients of queues received, which must not be issued again.
     pub(crate) given: IssuedNumbers,
 }
 
-/// What the crash before a start could take.
+/// What the crash before a start could remove.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peril {
     pub(crate) policy: Policy,
-    /// The power went since the last start.
+    /// Whether there was a power cut since the last start.
     pub(crate) power_cut: bool,
-    /// Synced up to here before it did.
+    /// The log was synced up to here before that.
     pub(crate) synced: Seq,
 }
 
 impl Peril {
-    /// Whether what rests on this entry must be there.
+    /// Whether everything that depends on this entry must exist.
     pub(crate) fn promises(&self, rests: Seq) -> bool {
         self.policy == Policy::Always || !self.power_cut || rests <= self.synced
     }
 }
 
-/// The log as it can be read.
+/// The readable part of the log.
 pub(crate) struct Read {
-    /// The number of the record that the first segment opens with, if that is not the very first one. That record may
-    /// have begun in a segment that is gone.
+    /// The number of the first record of the first segment, if that is not the very first record. That record may have begun
+    /// in a segment that was removed.
     pub(crate) opening: Seq,
-    /// What stands behind it.
+    /// The end of the log.
     pub(crate) log: Vec<Kept>,
     pub(crate) tail: Result<Tail, PersistError>,
 }
 
-/// Reads what is there of the log.
+/// Reads the existing log.
 pub(crate) fn read(disk: &SimDisk) -> Read {
     let mut read = Read {
         opening: Seq(0),
@@ -104,7 +104,7 @@ fn read_into(disk: &SimDisk, opening: &mut Seq, log: &mut Vec<Kept>) -> Result<T
 }
 
 impl Checker {
-    /// A node has started. `past` is the one before it, if this is not the first.
+    /// Called when a node has started. `past` is the previous node, if there is one.
     pub(crate) fn start(
         &mut self,
         (disk, node): (&SimDisk, &Node),
@@ -132,7 +132,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A slot is about to be sealed, and segments to be dropped: everything up to its mark is durable.
+    /// Called before a slot is sealed and segments are removed: everything up to its mark is durable.
     pub(crate) fn bank(&mut self, disk: &SimDisk, mark: Seq) -> Result<(), Violation> {
         let mut log = self.read(disk)?;
         log.retain(|kept| kept.seq <= mark);
@@ -142,7 +142,7 @@ impl Checker {
         Ok(())
     }
 
-    /// The log behind the last start mark. What was known of it before stands there unchanged, or is no longer kept.
+    /// Checks the log up to the last start mark: records that were known before are unchanged, or no longer kept.
     fn read(&self, disk: &SimDisk) -> Result<Vec<Kept>, Violation> {
         let Read { opening, log, tail } = read(disk);
         tail.map_err(|error| Violation::new(Promise::Starts, error))?;
@@ -158,7 +158,7 @@ impl Checker {
         for (seq, was) in known {
             let is = found.next();
             ensure(is == Some((*seq, *was)), Promise::Kept, || {
-                format!("record {seq} of the log is not what it was: {is:?}")
+                format!("record {seq} of the log has changed: {is:?}")
             })?;
         }
         let last = self.banked.last().map_or(self.upto, |kept| kept.seq);
@@ -166,7 +166,7 @@ impl Checker {
         Ok(self.banked.iter().cloned().chain(fresh).collect())
     }
 
-    /// A node cannot start on this log: says what is wrong with it, if anything is.
+    /// Called when a node cannot start on this log: returns what is wrong with the log, if anything.
     pub(crate) fn explain(
         &mut self,
         disk: &SimDisk,
@@ -182,7 +182,7 @@ impl Checker {
         self.follow(&log, past.as_ref(), &mut Coverage::default())
     }
 
-    /// The newest record of that node that is still there. What is newer is from starts that were cut short.
+    /// The newest record of that node that still exists. Newer ones are from starts that were cut short.
     fn survived(&self, past: &Node, log: &[Kept]) -> Seq {
         let its = log.iter().map(|kept| kept.seq);
         its.filter(|seq| *seq <= past.ledger.last())
@@ -211,18 +211,18 @@ impl Checker {
         is_told(&right.reference, &left.reference)
     }
 
-    /// Whether the log was seen to hold this record.
+    /// Whether the log was observed to contain this record.
     pub(crate) fn is_known(&self, seq: Seq) -> bool {
         self.known.contains_key(&seq)
     }
 
-    /// The machines of the node are where the log leads, by digest and field by field.
+    /// The machines of the node have the state that the log gives, by digest and field by field.
     pub(crate) fn agree(&self, node: &Node) -> Result<(), Violation> {
         each!(witness in &self.witnesses, actor in &node.actors => agrees(witness, actor)?);
         Ok(())
     }
 
-    /// Notes every token that an answer shows.
+    /// Records every token that an answer contains.
     pub(crate) fn note_tokens(&mut self, call: &Call<Locks>) -> Result<(), Violation> {
         use sexton::actors::lock::{Message, Query, Reply};
         let answers = call.answers.as_deref().unwrap_or(&[]);
@@ -243,7 +243,7 @@ impl Checker {
                     | Ask::Query(Query::Place { key, index, owner }),
                     Ok(Reply::Standing(standing)),
                 ) => {
-                    // Who shows a token alone is not named by it.
+                    // An answer with only a token does not name its holder.
                     let named = !owner.as_bytes().is_empty();
                     if let Some(token) = standing.token.filter(|_| named) {
                         self.note_token((token, key, index), owner)?;
@@ -275,7 +275,7 @@ impl Checker {
     }
 }
 
-/// The node before, and what of its log is there.
+/// The previous node, and the part of its log that exists.
 struct Past<'a> {
     node: &'a Node,
     survived: Seq,
@@ -283,7 +283,7 @@ struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// Every answer rests on what is still there, unless it could be lost.
+    /// Every answer depends only on entries that exist, unless these could be lost.
     fn check_rests(&self) -> Result<(), Violation> {
         each!(actor in &self.node.actors => self.check_calls(actor)?);
         Ok(())
@@ -307,7 +307,7 @@ impl Past<'_> {
                 return Err(Violation::new(
                     promise,
                     format!(
-                        "{asks:?} was answered {answers:?}, resting on {rests}; the log ends at {survived}"
+                        "{asks:?} was answered {answers:?}, which depends on {rests}; the log ends at {survived}"
                     ),
                 ));
             }
@@ -315,8 +315,8 @@ impl Past<'_> {
         Ok(())
     }
 
-    /// Answers whose newest entries are gone, though nothing that they rest on is: only what passes with the process may
-    /// be, each other thing that was told has its entry, and what was shown was there.
+    /// Checks answers whose newest entries are lost although nothing that they depend on is: only changes that pass with the
+    /// process may be lost, every other change in the answer has its entry, and everything that it showed existed.
     fn check_torn<R: Reference>(
         &self,
         reference: &R,
@@ -333,7 +333,7 @@ impl Past<'_> {
             coverage.answers_passed_with_the_process += 1;
             for (message, reply) in self::told(call) {
                 ensure(reference.has_seen(reply), Promise::ShownIsKept, || {
-                    format!("{message:?} was answered {reply:?}, of which nothing is there")
+                    format!("{message:?} was answered {reply:?}, of which nothing exists")
                 })?;
                 if !R::changes(reply) || R::may_pass((message, reply), told) {
                     continue;
@@ -346,7 +346,7 @@ impl Past<'_> {
                     matches!(entry, Some(Ok((found, _))) if found == *message)
                 };
                 ensure(log.iter().any(|kept| is_its(&kept)), Promise::Kept, || {
-                    format!("{message:?} was answered {reply:?}, and no entry says so")
+                    format!("{message:?} was answered {reply:?}, which has no entry")
                 })?;
             }
         }
@@ -368,7 +368,7 @@ impl Past<'_> {
     }
 }
 
-/// Follows the log with one witness, beside what the clients of its actor saw.
+/// Follows the log with one witness, and compares it with what the actor's clients observed.
 fn follow<R: Reference>(
     witness: &mut Witness<R>,
     log: &[Kept],
@@ -391,7 +391,7 @@ fn follow<R: Reference>(
         look,
     )?;
     past.check_torn(&witness.reference, (actor, log), coverage)?;
-    // What such a wait rests on may be lost with the power, unless nothing may; or may pass with the process.
+    // The entries that such a wait depends on may be lost in a power cut, unless the policy forbids it; or they may be passing.
     let passes = |wait: &Wait<R>| {
         let answer = wait.answer.as_ref();
         answer.is_some_and(|answer| {
@@ -403,13 +403,13 @@ fn follow<R: Reference>(
         None => Ok(()),
         Some(wait) => {
             let (name, watch, answer) = (R::Machine::NAME, &wait.watch, &wait.answer);
-            let what = format!("{name}: {watch:?} was woken with {answer:?}, which never was so");
+            let what = format!("{name}: {watch:?} was woken with {answer:?}, which was never true");
             Err(Violation::new(Promise::Woken, what))
         }
     }
 }
 
-/// What a call sent, with what it was answered.
+/// The commands of a call, with their answers.
 fn told<R: Reference>(call: &Call<R>) -> impl Iterator<Item = (&MessageOf<R>, &ReplyOf<R>)> {
     let answers = call.answers.iter().flatten();
     call.asks.iter().zip(answers).filter_map(|told| match told {
@@ -434,7 +434,7 @@ fn agrees<R: Reference>(witness: &Witness<R>, actor: &Actor<R>) -> Result<(), Vi
         .map_err(|wrong| Violation::new(Promise::SameState, format!("{name}: {wrong}")))
 }
 
-/// Nobody has heard more than was there to tell.
+/// No actor has received tells that were not sent.
 fn is_told<const A: u8, const B: u8>(
     teller: &Counters<A>,
     hearer: &Counters<B>,
@@ -443,7 +443,7 @@ fn is_told<const A: u8, const B: u8>(
     for (name, heard) in hearer.counted(|counter| counter.heard) {
         let told = strides.get(&name).copied().unwrap_or(0);
         ensure(heard <= told, Promise::Told, || {
-            format!("{B} heard of {heard} strides of counter {name:?}, {A} made {told}")
+            format!("{B} received {heard} strides of counter {name:?}, {A} sent {told}")
         })?;
     }
     Ok(())

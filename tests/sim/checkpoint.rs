@@ -1,7 +1,7 @@
-//! A checkpoint, cut into its steps: everything else may happen between any two.
+//! A checkpoint, divided into steps: anything else may happen between two of them.
 //!
-//! Follows `actors/checkpoint.rs` and `persist/snapshots/thread.rs` with the same decisions, slots and hosts below, in
-//! the same order. What the runtime waits for, a step looks at, and is taken again if it is not so yet.
+//! Follows `actors/checkpoint.rs` and `persist/snapshots/thread.rs`, with the same decisions, slots and hosts, in the same
+//! order. Where the runtime waits for something, a step checks for it, and is repeated until it has happened.
 
 use crate::each::each;
 use crate::node::Node;
@@ -15,18 +15,18 @@ use sexton::spine::Actor;
 use sexton::spine::Host;
 use sexton::spine::checkpoint::{begin, since, slot_to_write};
 
-/// A checkpoint under way.
+/// A checkpoint in progress.
 pub(crate) struct Checkpoint {
     writing: Writing,
     slot: SlotId,
-    /// Up to where the other slot goes.
+    /// The entry up to which the other slot has the state.
     older: Seq,
     before: Manifest,
     manifest: Manifest,
     stage: Stage,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
     Begin,
@@ -39,21 +39,21 @@ pub(crate) enum Stage {
     Seal(Seq),
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// There is more to do.
+    /// There are more steps.
     Going,
-    /// Nothing could be done yet.
+    /// The step could not be done yet.
     Waiting,
-    /// The slot is sealed, and so many segments are gone.
+    /// The slot is sealed, and this number of segments was removed.
     Sealed(u64),
-    /// An actor's state is spent: there will be no snapshot.
+    /// An actor's state is spent: this checkpoint is abandoned.
     Interrupted,
 }
 
 impl Checkpoint {
-    /// Opens the slot whose turn it is.
+    /// Opens the slot that is to be written next.
     pub(crate) fn open(node: &mut Node) -> Result<Self, PersistError> {
         let slot = slot_to_write(node.sealed);
         let relied_on = node.sealed[slot].take().is_some();
@@ -74,7 +74,7 @@ impl Checkpoint {
         &self.stage
     }
 
-    /// Goes on by one step.
+    /// Does one step.
     pub(crate) fn step(&mut self, node: &mut Node, bytes_max: usize) -> Result<Step, PersistError> {
         self.stage = match &self.stage {
             Stage::Begin => {
@@ -145,7 +145,7 @@ impl Checkpoint {
         Ok(Step::Going)
     }
 
-    /// Lets go of the slot, whatever came of it.
+    /// Closes the slot, whatever the result was.
     pub(crate) fn end(self, node: &mut Node) {
         for actor in node.actors.ids() {
             on_host(node, actor, |host| {
@@ -158,7 +158,7 @@ impl Checkpoint {
     }
 }
 
-/// A host, as far as a checkpoint is concerned.
+/// The part of a host that a checkpoint uses.
 trait Paged {
     fn begin(&mut self, since: Seq) -> Option<Watermark>;
     fn next(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)>;

@@ -1,4 +1,4 @@
-//! The rules of the counters a second time.
+//! A second implementation of the rules of counters.
 
 use crate::actor::Ask;
 use crate::chance::Chance;
@@ -15,7 +15,7 @@ use sexton::spine::delivery::{Answer, Failed};
 use sexton::spine::machine::{Never, Observable as _, Refusal, Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Counters, as their module's text has them.
+/// Counters, as described in the text of their module.
 #[derive(Clone, Default)]
 pub(crate) struct Counters<const ID: u8> {
     counters: BTreeMap<Slot, Counter>,
@@ -34,7 +34,7 @@ impl<const ID: u8> Counters<ID> {
         self.counters.get(&name).map_or(0, |counter| counter.value)
     }
 
-    /// What is counted of each, where there is something.
+    /// The value of each counter that has one.
     pub(crate) fn counted(&self, count: fn(&Counter) -> u64) -> BTreeMap<Slot, u64> {
         let counters = self.counters.iter();
         let counts = counters.map(|(name, counter)| (*name, count(counter)));
@@ -111,7 +111,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         let due = self.first_due(stamp.at);
         let lapses = (*what == CounterMessage::Lapse).then_some(*name);
         if lapses.is_some() && due != lapses {
-            return Err(format!("time acted on {lapses:?}, where {due:?} is due"));
+            return Err(format!("time acted on {lapses:?}, but {due:?} is due"));
         }
         if let (None, Some(due)) = (lapses, due) {
             return Err(format!("it was ordered before {due:?}, which was due"));
@@ -129,7 +129,7 @@ impl<const ID: u8> Reference for Counters<ID> {
                     }
                 }
                 counter.label.clone_from(label);
-                // Chance and date are what the log has them from: that is for who decides again.
+                // The log contains the random number and the date: they are checked by deciding again.
                 if let Some(outcome) = outcome {
                     (counter.luck, counter.on) = (outcome.luck, outcome.on);
                 }
@@ -141,7 +141,7 @@ impl<const ID: u8> Reference for Counters<ID> {
             CounterMessage::Heard(strides) => counter.heard = *strides,
             CounterMessage::Rung(attempt, refused) => {
                 if !before.silent || before.attempt != *attempt {
-                    return Err(format!("attempt {attempt} was not waited for"));
+                    return Err(format!("attempt {attempt} was not expected"));
                 }
                 counter.silent = *refused;
                 if *refused {
@@ -152,7 +152,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         self.quarantined.remove(name);
         let right = Some(&*counter).filter(|counter| **counter != before);
         if right.is_none() || right != outcome.as_ref() || counter.heard < before.heard {
-            return Err(format!("{outcome:?}, where {right:?} is right"));
+            return Err(format!("{outcome:?}, expected {right:?}"));
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         let view = machine.view();
         (view == self.counters)
             .then_some(())
-            .ok_or_else(|| format!("counters are {view:?}, where {:?} is right", self.counters))
+            .ok_or_else(|| format!("counters are {view:?}, expected {:?}", self.counters))
     }
 
     fn origin((_, what): &Message) -> Origin {
@@ -206,7 +206,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         }
     }
 
-    /// A value answers an addition and a query alike: the caller knows which it was.
+    /// Additions and queries are both answered with a value: the caller knows which it was.
     fn changes(reply: &Reply) -> bool {
         matches!(reply, Ok(Some(_)))
     }

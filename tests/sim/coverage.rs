@@ -1,10 +1,10 @@
-//! What a campaign has met: counts with floors, so that a simulation which no longer reaches something fails.
+//! Counts of what a campaign encountered, with minimums, so that a simulation which no longer reaches something fails.
 
 use crate::each;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Fewer entries of an actor than this, and its clients hardly ask for anything.
+/// If an actor has fewer entries than this, its clients send hardly any requests.
 const ENTRIES: u64 = 1_000;
 
 macro_rules! coverage {
@@ -26,7 +26,7 @@ macro_rules! coverage {
                 }
             }
 
-            /// Names of what happened less often than a campaign of so many seeds must see it. Floors are told for
+            /// Names of counts that are below the minimum for a campaign of this number of seeds. Minimums are given for
             /// 2,000 seeds of 1,200 steps.
             pub(crate) fn below_floor(&self, seeds: u64) -> Vec<String> {
                 let floor = ENTRIES * seeds / 2000;
@@ -61,20 +61,20 @@ coverage! {
     calls_answered >= 100_000,
     connections_lost >= 1_000,
     grants >= 20_000,
-    // 20,000 when there were locks alone: since then a part of the steps asks for queues and counters, and a campaign
-    // comes to some 19,000.
+    // 20,000 when there were only locks: since then part of the steps goes to queues and counters, and a campaign
+    // reaches some 19,000.
     queued >= 10_000,
     renewals >= 20_000,
-    // A campaign comes to some 8,800 since acquires are among the moves of locks, and leases have their share of the steps.
+    // A campaign reaches some 8,800 since acquires are among the moves of locks, and leases take part of the steps.
     releases >= 8_000,
     expiries >= 10_000,
-    // 10,000 then: a promotion needs a contender. A campaign comes to some 4,900 since tasks have their share of the steps.
+    // 10,000 then: a promotion needs a contender. A campaign reaches some 4,900 since tasks take part of the steps.
     promotions >= 4_500,
     drains >= 100,
     owners_gone >= 100,
     fenced >= 20,
     passes_begun >= 1_000,
-    // A campaign comes to some 270 since services have their share of the steps.
+    // A campaign reaches some 270 since services take part of the steps.
     passes_whole >= 200,
     passes_broken >= 300,
     passes_waited_for >= 500,
@@ -104,14 +104,14 @@ coverage! {
     touches >= 400,
     deletes >= 3_000,
     jobs_released >= 450,
-    // A campaign comes to some 600 since services have their share of the steps.
+    // A campaign reaches some 600 since services take part of the steps.
     burials >= 500,
-    // A campaign comes to some 480 since one queue in seven gives little.
+    // A campaign reaches some 480 since one queue in seven has a throttle.
     failures >= 400,
     kicks >= 700,
     pauses >= 2_000,
     flushes >= 300,
-    // A campaign comes to some 580 since tasks have their share of the steps.
+    // A campaign reaches some 580 since tasks take part of the steps.
     departures >= 500,
     claims_ended_with_process >= 100,
     claims_fenced >= 10,
@@ -128,7 +128,7 @@ coverage! {
     processes_launched >= 5_000,
     processes_started >= 3_000,
     processes_registered >= 500,
-    // A campaign comes to some 100 of each since services are among what clients ask about.
+    // A campaign reaches some 100 of each since clients also query services.
     processes_finished >= 70,
     launches_failed >= 200,
     processes_ended >= 1_000,
@@ -183,7 +183,7 @@ coverage! {
     bursts_told_of >= 250,
     bursts_that_wait >= 10,
     bursts_reset >= 200,
-    // Those on another machine whose process here ended without a word.
+    // Attempts on another machine whose local process ended without a report.
     attempts_asked_for_again >= 3,
     bursts_blocked >= 10,
     bursts_stopped >= 400,

@@ -1,5 +1,5 @@
-//! A flipped bit on a disk that is otherwise as a crash left it: it is named, or cut and counted, or does no harm;
-//! it never changes a record, and never panics.
+//! A flipped bit on a disk in the state in which a crash left it: it is reported, or cut and counted, or harmless;
+//! it never changes a record, and never causes a panic.
 
 use crate::chance::Chance;
 use crate::check::{Read, read};
@@ -54,7 +54,7 @@ pub(crate) fn check(
     ensure(
         whole.get(..found.len()) == Some(&found),
         Promise::DamageNamed,
-        || format!("{at} changed a record, or made one"),
+        || format!("{at} changed or created a record"),
     )?;
     let after = found.last().map_or(opening, |kept| kept.seq);
     let missing = whole.len() - found.len();
@@ -64,9 +64,9 @@ pub(crate) fn check(
     ensure(
         verdict.is_err() || missing == 0 || !proven,
         Promise::DamageNamed,
-        || format!("{at} was once synced, and was cut as if it had not been"),
+        || format!("{at} was synced, but was cut as if it were unsynced"),
     )?;
-    // Behind the rest of a record that began in a segment which is gone, nothing was read at all.
+    // After the rest of a record that began in a removed segment, nothing was read.
     let read = [Some(after), found.is_empty().then_some(Seq(0))];
     judge(verdict, (&name, offset), read, missing, coverage)
         .map_err(|what| Violation::new(Promise::DamageNamed, format!("{at}: {what}")))
@@ -82,13 +82,13 @@ fn judge(
     match verdict {
         Ok(_) if missing == 0 => Ok(()),
         Ok(tail) => match tail.cut {
-            // A record in parts is cut where it began, which may be in the segment before.
+            // A record in parts is cut where it began, possibly in the previous segment.
             Some(cut) if cut.bytes > 0 && (cut.file.as_str(), cut.offset) <= (name, flipped) => {
                 coverage.damage_cut += 1;
                 Ok(())
             }
             cut => Err(format!(
-                "{missing} records are gone, and the cut is {cut:?}"
+                "{missing} records are missing, and the cut is {cut:?}"
             )),
         },
         Err(PersistError::Corrupt {
@@ -102,7 +102,7 @@ fn judge(
                 Ok(())
             } else {
                 Err(format!(
-                    "named {file} at {offset} after {after}, where {read:?} was read last: {found}"
+                    "reported {file} at {offset} after {after}, but {read:?} was read last: {found}"
                 ))
             }
         }
@@ -110,8 +110,8 @@ fn judge(
     }
 }
 
-/// Whether a record behind the damaged one was written when that one was synced already, as the bytes show that were
-/// there before the damage.
+/// Whether a record after the damaged one was written when the damaged one was already synced, according to the bytes
+/// before the damage.
 fn is_proven(bytes: &[u8], flipped: usize) -> bool {
     let mut damaged = None;
     let mut offset = SEGMENT_HEADER_BYTES;

@@ -1,9 +1,9 @@
-//! A disk in memory that forgets what a real one may forget.
+//! A disk in memory that loses what a real one may lose.
 //!
-//! It knows of every page whether it was synced, and of every folder which creations, renames and removals were. A
-//! power cut treats each unsynced page by itself (lost, kept, or torn at some byte) and each unsynced change of a
-//! folder by itself (lost or kept): no order between them may be relied on. A killed process loses nothing that was
-//! written. The same seed and the same calls give the same bytes. Never here: any knowledge of what the files mean.
+//! It tracks for every page whether it was synced, and for every directory which creations, renames and removals were. A
+//! power cut treats each unsynced page independently (lost, kept, or torn at some byte), and each unsynced change of a
+//! directory (lost or kept): there is no order between them to rely on. A killed process loses nothing that it had written.
+//! The same seed and the same calls give the same bytes. It knows nothing about the content of the files.
 
 use crate::chance::Chance;
 use crate::platter::{Change, Fate, Faults, Inode, Loss, Platter, Unsynced, is_below, parent};
@@ -44,27 +44,27 @@ impl SimDisk {
         }
     }
 
-    /// The power goes: what was not synced may be lost, whole or in part.
+    /// Cuts the power: whatever was not synced may be lost, entirely or in part.
     pub(crate) fn cut_power(&self) -> Loss {
         self.state().cut_power()
     }
 
-    /// The power goes, with the fate of each unsynced page and name as given.
+    /// Cuts the power, with the given fate of each unsynced page and name.
     pub(crate) fn cut_power_by(&self, fate: impl FnMut(Unsynced) -> Fate) -> Loss {
         self.state().cut_power_by(fate)
     }
 
-    /// The process is gone and another one may use the disk: faults end, what was written stays.
+    /// The process has ended and another one may use the disk: faults end, written data stays.
     pub(crate) fn kill(&self) {
         self.state().revive();
     }
 
-    /// Kills the process in its `calls`-th change of the disk from now on.
+    /// Kills the process in the `calls`-th change of the disk from now on.
     pub(crate) fn die_after(&self, calls: u64) {
         self.state().faults.dies_after = Some(calls);
     }
 
-    /// Whether the process was killed in the middle of something.
+    /// Whether the process was killed during a call.
     pub(crate) fn is_dead(&self) -> bool {
         self.state().faults.dead
     }
@@ -79,28 +79,31 @@ impl SimDisk {
         self.state().faults.fail_sync = true;
     }
 
-    /// Leaves so many bytes beyond those that are taken; `None` for as many as wanted.
+    /// Limits the free space to this number of bytes; `None` for no limit.
     pub(crate) fn set_space(&self, free: Option<u64>) {
         let mut state = self.state();
         let taken = state.taken();
         state.faults.space = free.map(|free| taken + free);
     }
 
-    /// Whether the space is bounded.
+    /// Whether the space is limited.
     pub(crate) fn is_bounded(&self) -> bool {
         self.state().faults.space.is_some()
     }
 
-    /// From now on, syncs of files lie.
+    /// From now on, syncs of files report success without doing anything.
     pub(crate) fn lie(&self) {
         self.state().faults.lying = true;
     }
 
-    /// Flips one bit, on the platter and in memory. Which byte of which file is for the caller.
+    /// Flips one bit, on the platter and in memory. The caller chooses file and byte.
     pub(crate) fn flip(&self, name: &str, offset: usize, bit: u8) {
         let mut state = self.state();
-        let inode = *state.names.get(name).expect("the file is there");
-        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        let inode = *state.names.get(name).expect("the file exists");
+        let file = state
+            .inodes
+            .get_mut(inode)
+            .expect("every name has an inode");
         for bytes in [&mut file.bytes, &mut file.synced] {
             if let Some(byte) = bytes.get_mut(offset) {
                 *byte ^= 1 << bit;
@@ -108,11 +111,14 @@ impl SimDisk {
         }
     }
 
-    /// Cuts a file short, on the platter and in memory.
+    /// Truncates a file, on the platter and in memory.
     pub(crate) fn truncate(&self, name: &str, len: usize) {
         let mut state = self.state();
-        let inode = *state.names.get(name).expect("the file is there");
-        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        let inode = *state.names.get(name).expect("the file exists");
+        let file = state
+            .inodes
+            .get_mut(inode)
+            .expect("every name has an inode");
         file.bytes.truncate(len);
         file.synced.truncate(len);
     }
@@ -120,14 +126,17 @@ impl SimDisk {
     /// Zeroes a file from an offset on, on the platter and in memory.
     pub(crate) fn blank(&self, name: &str, from: usize) {
         let mut state = self.state();
-        let inode = *state.names.get(name).expect("the file is there");
-        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        let inode = *state.names.get(name).expect("the file exists");
+        let file = state
+            .inodes
+            .get_mut(inode)
+            .expect("every name has an inode");
         for bytes in [&mut file.bytes, &mut file.synced] {
             bytes.get_mut(from..).unwrap_or(&mut []).fill(0);
         }
     }
 
-    /// Takes a file away, on the platter and in memory.
+    /// Removes a file, on the platter and in memory.
     pub(crate) fn erase(&self, name: &str) {
         let mut state = self.state();
         state.names.remove(name);
@@ -144,7 +153,7 @@ impl SimDisk {
             .collect()
     }
 
-    /// How many calls have changed the disk, or have tried to.
+    /// The number of calls that changed the disk, or tried to.
     pub(crate) fn operations(&self) -> u64 {
         self.state().operations
     }
@@ -289,7 +298,7 @@ impl Disk for SimDisk {
 }
 
 impl SimDisk {
-    /// A folder and those below it, if it is there.
+    /// A directory and those below it, if it exists.
     fn folders(&self, folder: &str) -> Vec<String> {
         let state = self.state();
         let folders = state.folders.keys();

@@ -1,4 +1,4 @@
-//! One of something for each actor of the simulated node: those of every node, and two that count.
+//! One value for each actor of the simulated node: the actors of every node, and two counters.
 
 use crate::actor::{Actor, Turn};
 use crate::counter::{CounterMachine, LEFT, RIGHT};
@@ -12,20 +12,20 @@ use sexton::spine::ledger::Ledger;
 use sexton::spine::machine::{self, Machine};
 use sexton::spine::recovery::{Recovering, Replica};
 
-/// An actor whose rules are here a second time.
+/// An actor with a second implementation of its rules.
 pub(crate) trait Judged: machine::Actor {
-    /// Those rules.
+    /// The second implementation.
     type Reference: Reference<Machine = Self> + 'static;
 }
 
-/// Something that there is one of for each actor.
+/// A type with one value for each actor.
 pub(crate) trait Family {
     type Of<M: Judged>;
 }
 
 sexton::actors_of_a_node! {
     $ each;
-    /// One of something for each actor.
+    /// One value for each actor.
     pub(crate) struct Each<F: Family> {
         /// Counters.
         left: CounterMachine<LEFT>,
@@ -35,7 +35,7 @@ sexton::actors_of_a_node! {
 }
 #[expect(
     clippy::single_component_path_imports,
-    reason = "others reach the macro by its path"
+    reason = "other files use the macro by its path"
 )]
 pub(crate) use each;
 
@@ -43,7 +43,7 @@ pub(crate) use each;
 pub(crate) type Actors = Each<ActorOf>;
 /// Their witnesses.
 pub(crate) type Witnesses = Each<WitnessOf>;
-/// Their machines, on their way to where the log ends.
+/// Their machines, as the log is replayed.
 pub(crate) type Replicas = Each<ReplicaOf>;
 
 pub(crate) struct ActorOf;
@@ -76,7 +76,7 @@ impl Each<ClientsOf> {
     }
 }
 
-/// Each actor with how often clients call it, wait for something of it, and how often it has its turn.
+/// Each actor with the frequency of its clients' calls, of their waits, and of its turns.
 pub(crate) fn weights() -> Vec<(ActorId, [u64; 3])> {
     fn of<M: Judged>() -> (ActorId, [u64; 3]) {
         let weights = [
@@ -101,7 +101,7 @@ impl Default for Witnesses {
 }
 
 impl Replicas {
-    /// Replicas with nothing in them.
+    /// Empty replicas.
     pub(crate) fn new() -> Self {
         each!(list: type M => replica::<<M as Judged>::Reference>())
     }
@@ -121,7 +121,7 @@ impl Actors {
         each!(list: replica in replicas => Actor::new(replica.into_parts()))
     }
 
-    /// Has actions performed in this world.
+    /// Performs actions in this world.
     pub(crate) fn attach(&self, world: &World) {
         let Each {
             supervisor,
@@ -141,10 +141,10 @@ impl Actors {
         let turns =
             each!(actor in &mut self => (actor.host.actor() == id).then(|| actor.turn(ledger)));
         let turn = turns.into_iter().flatten().next();
-        turn.expect("every actor has its turns")
+        turn.expect("some actor is due")
     }
 
-    /// Brings a tell to its actor's mailbox.
+    /// Puts a tell into its actor's mailbox.
     pub(crate) fn post_tell(&mut self, tell: &Tell) {
         let posted = each!(actor in &mut self => {
             let is_its = actor.host.actor() == tell.to;
@@ -153,7 +153,11 @@ impl Actors {
             }
             is_its
         });
-        assert!(posted.contains(&true), "nobody tells {} anything", tell.to);
+        assert!(
+            posted.contains(&true),
+            "no actor sends tells to {}",
+            tell.to
+        );
     }
 
     pub(crate) fn ids(&self) -> Vec<ActorId> {

@@ -1,4 +1,4 @@
-//! How a node goes down, and how a run ends.
+//! How a node ends, and how a run ends.
 
 use crate::actor::Actor;
 use crate::counter::{Counter, SILENCE_MS};
@@ -23,12 +23,12 @@ use sexton::spine::items::Itemized as _;
 use sexton::spine::machine::{Machine as _, Observable as _};
 use std::collections::BTreeMap;
 
-/// After this, what was lost on its way to the world or refused by an actor was stated again.
+/// After this time, everything lost in transit or refused by an actor has been stated again.
 const PATIENCE_MS: u64 = SILENCE_MS as u64 + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
-/// In this time all is known of processes that can be known.
+/// Within this time, everything that can be known about processes is known.
 const RECONCILED_MS: u64 = 30_000;
-/// Rounds in which everything must have come to rest.
+/// The number of rounds within which everything must have settled.
 const ROUNDS_MAX: u32 = 10_000;
 
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ enum Ending {
 }
 
 impl Run<'_> {
-    /// Something ends the node, now or soon.
+    /// An event that ends the node, now or soon.
     pub(crate) fn misfortune(&mut self) -> Result<(), Violation> {
         match self.chance.weighted(&[
             (3, Ending::Kill),
@@ -77,7 +77,7 @@ impl Run<'_> {
         self.while_down()
     }
 
-    /// The journal failed, or the process was killed inside of it.
+    /// The journal failed, or the process was killed in it.
     pub(crate) fn halted(&mut self, stopped: Stopped) -> Result<(), Violation> {
         let error = match stopped {
             Stopped::Broken(violation) => return Err(violation),
@@ -107,7 +107,7 @@ impl Run<'_> {
         self.while_down()
     }
 
-    /// The process is gone. What it wrote is there, unless the power went too.
+    /// The process has ended. Its written data stays, unless the power was cut too.
     pub(crate) fn after_death(&mut self) {
         self.down();
         match self.setting.power {
@@ -148,14 +148,14 @@ impl Run<'_> {
         self.coverage.folder_changes_lost += loss.names_lost;
     }
 
-    /// What else may happen before somebody starts the node again.
+    /// Other events before the node is started again.
     fn while_down(&mut self) -> Result<(), Violation> {
         if self.chance.per_mille(50) {
             self.coverage.days_down += 1;
             self.wall += DAY_MS;
             self.world.processes.pass(DAY_MS, self.wall);
         }
-        // Processes go on meanwhile.
+        // Processes continue meanwhile.
         for _ in 0..self.chance.below(6) {
             self.world.processes.mischief(&mut self.chance);
         }
@@ -165,11 +165,11 @@ impl Run<'_> {
         self.while_slots_rest()
     }
 
-    /// Stops in good order: what was begun is answered, and the log says so.
+    /// Stops cleanly: requests in progress are answered, and the log records the stop.
     fn stop(&mut self) -> Result<(), Violation> {
         self.say(|| "clean stop".to_owned());
         if self.setting.checkpoints > 0 {
-            // One that is under way comes to its end first, and there is one more.
+            // A checkpoint in progress is completed first, and another one is taken.
             let before = self.coverage.checkpoints_sealed;
             self.take_whole_snapshot()?;
             self.coverage.checkpoints_at_a_stop += self.coverage.checkpoints_sealed - before;
@@ -191,7 +191,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// No more misfortune: everything begun comes to rest, and stays so over a stop and a start.
+    /// No more faults: everything in progress settles, and stays so over a stop and a start.
     pub(crate) fn finish(&mut self) -> Result<(), Violation> {
         self.disk.set_space(None);
         self.disk.kill();
@@ -205,7 +205,7 @@ impl Run<'_> {
         }
         self.settle()?;
         self.check_rest()?;
-        // All that may have been lost is stated at the start.
+        // Everything that may have been lost is stated at the start.
         self.check_effects()?;
         self.reconcile(false)?;
         if self.chance.per_mille(500) {
@@ -230,7 +230,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What should be right without a restart is so, once there is space, nothing fails, and some time has passed.
+    /// Everything that must be right without a restart is so, once there is space, nothing fails, and some time has passed.
     pub(crate) fn come_to_rest(&mut self) -> Result<(), Violation> {
         if let Some(node) = &self.node {
             each!(actor in &node.actors => actor.trap.disarm());
@@ -242,7 +242,7 @@ impl Run<'_> {
         self.reconcile(true)
     }
 
-    /// The port of processes comes to the end of what it waits for; then records say what is so.
+    /// The port of processes finishes everything it waits for; then records show the true state.
     fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
         let mut left = RECONCILED_MS;
         while let Some(ms) = self.world.processes.deadline().filter(|ms| *ms <= left) {
@@ -280,7 +280,7 @@ impl Run<'_> {
             left = node.left_to_do();
             if left.is_empty() {
                 self.settle_last()?;
-                // The look may have found space, for which some of them waited.
+                // The check may have found space for which some of them waited.
                 let node = self.node.as_mut();
                 if node.is_none_or(|node| node.left_to_do().is_empty()) {
                     return Ok(());
@@ -311,7 +311,7 @@ impl Run<'_> {
         }
         Err(Violation::new(
             Promise::Answered,
-            format!("the node never comes to rest: there are {left:?}"),
+            format!("the node does not settle: {left:?} are left"),
         ))
     }
 
@@ -319,7 +319,7 @@ impl Run<'_> {
         self.release()?;
         self.look()?;
         if let Some(node) = &mut self.node {
-            // The look may have noted a step of the wall clock.
+            // The check may have recorded a step of the wall clock.
             node.hand(&mut self.tap)?;
             node.log
                 .drain()
@@ -328,7 +328,7 @@ impl Run<'_> {
         self.release()
     }
 
-    /// Every call is answered, and nobody waits for what is so.
+    /// Every call is answered, and no client waits for something that has already happened.
     fn check_rest(&self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -338,13 +338,13 @@ impl Run<'_> {
         let waits = node.actors.lock.waits.values();
         let waiting = waits.filter(|wait| wait.answer.is_none()).count();
         ensure(!empty || waiting == 0, Promise::Woken, || {
-            format!("{waiting} wait until no lock is left, and none is")
+            format!("{waiting} wait until no lock is left, but none is")
         })?;
         nobody_waits_in_vain(&node.actors.queue)?;
         nobody_waits_for_what_is_over(&node.actors.process)
     }
 
-    /// Lets the time pass after which what was lost or refused is stated again.
+    /// Lets the time pass after which lost or refused requests are stated again.
     fn pass_patience(&mut self) -> Result<(), Violation> {
         for _ in 0..2 {
             self.pass_ms(PATIENCE_MS);
@@ -353,7 +353,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Both counter actors know what the other one did, and every bell was rung.
+    /// Both counter actors know the other's count, and every bell was rung.
     fn check_effects(&self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -366,12 +366,12 @@ impl Run<'_> {
         ensure(
             (&left, &right) == (&heard.0, &heard.1),
             Promise::Told,
-            || format!("told {left:?} {right:?}, heard {heard:?}"),
+            || format!("sent {left:?} {right:?}, received {heard:?}"),
         )
     }
 }
 
-/// Every bell was rung, but those whose own tick panicked.
+/// Every bell was rung, except those whose own tick panicked.
 fn none_silent<const ID: u8>(actor: &Actor<Counters<ID>>) -> Result<(), Violation> {
     let items = actor.host.quarantined().iter();
     let stuck: Vec<u64> = items.filter_map(|report| report.item).collect();
@@ -384,7 +384,7 @@ fn none_silent<const ID: u8>(actor: &Actor<Counters<ID>>) -> Result<(), Violatio
     Ok(())
 }
 
-/// Nobody waits for a job of a queue from which one can be claimed, but those whose own tick panicked.
+/// No client waits for a job of a queue that has one to claim, except clients whose own tick panicked.
 fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
     if !actor.host.quarantined().is_empty() {
         return Ok(());
@@ -412,14 +412,14 @@ fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
         let mut there = open.iter().filter(|queue| !is_closed(queue));
         let there = there.find(|queue| pop.queues.contains(&queue.name) || is_asked(&queue.name));
         ensure(there.is_none(), Promise::Woken, || {
-            format!("{pop:?} waits, and there is {there:?}")
+            format!("{pop:?} waits, but {there:?} is ready")
         })?;
     }
     Ok(())
 }
 
-/// Nobody waits for the end of a process that has ended, or for that of none. A process that was stopped with its tree is waited for until
-/// the processes below it have ended that were stopped with it.
+/// No client waits for the end of a process that has ended or does not exist. The wait for a process that was stopped with its tree
+/// lasts until the processes below it that were stopped with it have ended.
 fn nobody_waits_for_what_is_over(actor: &Actor<Processes>) -> Result<(), Violation> {
     let view = actor.host.machine().view();
     for wait in actor.waits.values().filter(|wait| wait.answer.is_none()) {
@@ -437,7 +437,10 @@ fn nobody_waits_for_what_is_over(actor: &Actor<Processes>) -> Result<(), Violati
             lives(it) || is_stopped(it) && below.any(|it| lives(it) && is_stopped(it))
         });
         ensure(is_waited_for, Promise::Woken, || {
-            format!("the end of {id} is waited for, and {:?}", view.get(id))
+            format!(
+                "the end of {id} is waited for, but it is {:?}",
+                view.get(id)
+            )
         })?;
     }
     Ok(())

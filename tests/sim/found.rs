@@ -1,4 +1,4 @@
-//! What the campaign once found in the journal, each as the shortest way there; and that the disk itself forgets.
+//! Faults that the campaign once found in the journal, each in its shortest form; and a test that the disk itself forgets.
 
 use crate::chance::Chance;
 use crate::disk::SimDisk;
@@ -40,7 +40,7 @@ fn filled(seq: u64, bytes: usize, byte: u8) -> Batch {
     batch
 }
 
-/// Reads the log: its numbers, and where it ends.
+/// Reads the log: its sequence numbers, and its end.
 fn read(disk: &SimDisk) -> Result<(Vec<u64>, Tail), PersistError> {
     let mut reader = Reader::open(disk)?;
     let mut seqs = Vec::new();
@@ -57,13 +57,11 @@ fn open(disk: &SimDisk, sizes: Sizes) -> Result<Writer, PersistError> {
 }
 
 fn write(writer: &mut Writer, seq: u64, bytes: usize) {
-    writer
-        .write(&mut batch(seq, bytes))
-        .expect("the disk takes it");
+    writer.write(&mut batch(seq, bytes)).expect("a write");
 }
 
 fn numbers(disk: &SimDisk) -> Vec<u64> {
-    read(disk).expect("the log is whole").0
+    read(disk).expect("an intact log").0
 }
 
 #[test]
@@ -71,8 +69,8 @@ fn the_disk_forgets_what_was_not_synced_and_nothing_else() {
     let disk = disk();
     let file = disk.create("kept").expect("nothing is there yet");
     file.write_at(&[1; 1024], 0).expect("there is space");
-    file.sync().expect("nothing fails");
-    disk.sync_folder("").expect("nothing fails");
+    file.sync().expect("no fault is injected");
+    disk.sync_folder("").expect("no fault is injected");
     file.write_at(&[2; 1024], 0).expect("there is space");
     drop(disk.create("lost").expect("nothing is there yet"));
     disk.cut_power_by(|unsynced| match unsynced {
@@ -83,7 +81,7 @@ fn the_disk_forgets_what_was_not_synced_and_nothing_else() {
     expected[512..522].fill(2);
     assert_eq!(disk.bytes("kept"), expected);
     assert_eq!(
-        disk.list("").expect("folders list"),
+        disk.list("").expect("the directory is readable"),
         [("kept".to_owned(), 1024)]
     );
 }
@@ -103,9 +101,9 @@ fn a_killed_process_leaves_what_it_wrote() {
 #[test]
 fn the_folder_of_the_journal_is_durable_with_its_first_entry() {
     let disk = disk();
-    let mut writer = open(&disk, SIZES).expect("nothing fails");
+    let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 1, 10);
-    writer.sync().expect("nothing fails");
+    writer.sync().expect("no fault is injected");
     disk.cut_power_by(|_| Fate::Lost);
     assert_eq!(numbers(&disk), [1]);
 }
@@ -113,13 +111,13 @@ fn the_folder_of_the_journal_is_durable_with_its_first_entry() {
 #[test]
 fn what_a_killed_process_had_not_synced_is_synced_before_anything_follows_it() {
     let disk = disk();
-    let mut writer = open(&disk, SIZES).expect("nothing fails");
+    let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 1, 1000);
     drop(writer);
     disk.kill();
-    let mut writer = open(&disk, SIZES).expect("nothing fails");
+    let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 2, 1000);
-    // What the first process wrote would be lost now, and what the second one wrote kept, which says that everything
+    // What the first process wrote would now be lost, and what the second one wrote kept, although that implies that everything
     // before it was synced.
     disk.cut_power_by(|unsynced| match unsynced {
         Unsynced::Page(page) if page < 2 => Fate::Lost,
@@ -131,16 +129,16 @@ fn what_a_killed_process_had_not_synced_is_synced_before_anything_follows_it() {
 #[test]
 fn the_end_of_a_segment_that_failed_to_sync_is_synced_at_the_next_start() {
     let disk = disk();
-    let mut writer = open(&disk, SIZES).expect("nothing fails");
+    let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 1, 3000);
     disk.fail_sync();
     // The second entry needs the next segment.
     assert!(writer.write(&mut batch(2, 3000)).is_err());
     drop(writer);
     disk.kill();
-    let mut writer = open(&disk, SIZES).expect("nothing fails");
+    let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 3, 10);
-    writer.sync().expect("nothing fails");
+    writer.sync().expect("no fault is injected");
     disk.cut_power_by(|unsynced| match unsynced {
         Unsynced::Page(_) => Fate::Lost,
         Unsynced::Name => Fate::Kept,
@@ -153,9 +151,9 @@ fn a_record_cut_over_two_segments_is_cut_wherever_that_is_cut_short() {
     for power in [false, true] {
         for calls in 0.. {
             let disk = disk();
-            let mut writer = open(&disk, LONG).expect("nothing fails");
+            let mut writer = open(&disk, LONG).expect("no fault is injected");
             write(&mut writer, 1, 10);
-            writer.sync().expect("nothing fails");
+            writer.sync().expect("no fault is injected");
             // Two parts: the first fits here, the second is in the next segment and never arrives.
             write(&mut writer, 2, 1_000_000);
             drop(writer);
@@ -169,7 +167,7 @@ fn a_record_cut_over_two_segments_is_cut_wherever_that_is_cut_short() {
             if power {
                 disk.cut_power();
             }
-            drop(open(&disk, LONG).expect("whatever was cut short, the log opens"));
+            drop(open(&disk, LONG).expect("the log opens, whatever was cut short"));
             assert_eq!(numbers(&disk), [1], "killed in call {calls}");
             if !died {
                 break;
@@ -181,11 +179,11 @@ fn a_record_cut_over_two_segments_is_cut_wherever_that_is_cut_short() {
 #[test]
 fn damage_is_not_taken_for_a_torn_tail_because_the_last_record_ends_in_zeros() {
     let disk = disk();
-    let mut writer = open(&disk, SIZES).expect("nothing fails");
+    let mut writer = open(&disk, SIZES).expect("no fault is injected");
     for seq in [1, 2] {
         let mut batch = filled(seq, 100, 0);
-        writer.write(&mut batch).expect("the disk takes it");
-        writer.sync().expect("nothing fails");
+        writer.write(&mut batch).expect("a write");
+        writer.sync().expect("no fault is injected");
     }
     disk.flip("journal/00000001.seg", 70, 0);
     let verdict = read(&disk);

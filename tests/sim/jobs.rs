@@ -1,9 +1,9 @@
-//! What clients ask of queues: a small world, so that they get in each other's way; and that no number and no token that
-//! they are told is ever told again.
+//! Requests of clients about queues: a small world, so that they collide; and a check that no id and no token that they
+//! receive is ever issued again.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names its messages"
 )]
 
 use crate::actor::{Ask, Call};
@@ -21,22 +21,22 @@ use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How many numbers and claims are remembered.
+/// How many ids and claims are remembered.
 const REMEMBERED: usize = 12;
 
 /// Clients of one run.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    /// Numbers that were told, the newest last.
+    /// Ids that clients received, the newest last.
     ids: Vec<u64>,
-    /// Claims that were told, with whose they are.
+    /// Claims that clients received, with their holders.
     claims: Vec<(u64, Right)>,
     /// Processes that claims may be bound to.
     processes: Vec<ProcessId>,
     bodies: u64,
 }
 
-/// Every number and every token that was given on this disk.
+/// Every id and every token that was issued on this disk.
 #[derive(Default)]
 pub(crate) struct IssuedNumbers {
     ids: BTreeSet<u64>,
@@ -44,7 +44,7 @@ pub(crate) struct IssuedNumbers {
 }
 
 impl IssuedNumbers {
-    /// Notes what a call was answered.
+    /// Records the answer to a call.
     pub(crate) fn note(&mut self, call: &Call<Queues>) -> Result<(), Violation> {
         for answer in call.answers.iter().flatten().flatten() {
             let ids = match answer {
@@ -60,7 +60,7 @@ impl IssuedNumbers {
             };
             for id in ids {
                 ensure(self.ids.insert(id), Promise::GivenOnce, || {
-                    format!("job {id} was given before")
+                    format!("job {id} was issued before")
                 })?;
             }
             self.note_claim(answer)?;
@@ -68,13 +68,13 @@ impl IssuedNumbers {
         Ok(())
     }
 
-    /// Notes a claim, also of somebody who waited.
+    /// Records a claim, including one of a client that waited.
     pub(crate) fn note_claim(&mut self, answer: &Reply) -> Result<(), Violation> {
         let Reply::Claim(claim) = answer else {
             return Ok(());
         };
         ensure(self.tokens.insert(claim.token), Promise::GivenOnce, || {
-            format!("{claim:?} has a token that was given before")
+            format!("{claim:?} has a token that was issued before")
         })
     }
 }
@@ -141,7 +141,7 @@ fn cancel(id: u64, chance: &mut Chance) -> Message {
     }
 }
 
-/// What a worker notes of a job that it has, before it ends it.
+/// A request to store the result of a job whose claim is about to end.
 fn keep_result(id: u64, by: Right, chance: &mut Chance) -> KeepResult {
     KeepResult {
         id,
@@ -158,7 +158,7 @@ fn keep_result(id: u64, by: Right, chance: &mut Chance) -> KeepResult {
 }
 
 impl Jobs {
-    /// These processes have records, or had.
+    /// These processes have a record, or had one.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }
@@ -194,7 +194,7 @@ impl Jobs {
             },
             4 => self.about_a_claim(chance),
             5 if chance.per_mille(300) => Message::Repush {
-                queue: QueueName::parse(b"few").expect("a name"),
+                queue: QueueName::parse(b"few").expect("a valid name"),
                 count: u32::try_from(chance.below(3)).expect("a small number"),
             },
             5 => Message::Kick {
@@ -219,13 +219,13 @@ impl Jobs {
         }
     }
 
-    /// Mostly of one who has the job, sometimes of one who has not, or no longer.
+    /// Mostly the token of the current holder, sometimes that of a former one or of none.
     fn about_a_claim(&self, chance: &mut Chance) -> Message {
         let (id, by) = match chance.below(8) {
             0 => (self.id(chance), Right::Unclaimed),
             1 => (self.id(chance), Right::Worker(worker(chance))),
             _ if self.claims.is_empty() => (self.id(chance), Right::Unclaimed),
-            // The older a claim is, the surer it is over.
+            // The older a claim is, the more likely it has ended.
             _ => *chance.pick(
                 self.claims
                     .get(self.claims.len().saturating_sub(3)..)
@@ -265,7 +265,7 @@ impl Jobs {
                 error: None,
                 retry_after_ms: chance.per_mille(300).then(|| span(chance)),
             },
-            // Whoever has a job may be told to stop.
+            // The worker of a claimed job may be told to stop.
             8 => cancel(id, chance),
             9 => Message::KeepResult(Box::new(keep_result(id, by, chance))),
             7 => Message::Report {
@@ -292,7 +292,7 @@ impl Jobs {
     fn put(&mut self, chance: &mut Chance) -> Put {
         self.bodies += 1;
         let queue = queue(chance);
-        // Few say the same; a long one stands on a page of its own.
+        // Few bodies are equal; a long one has a page of its own.
         let body = match chance.below(12) {
             0 => b"the same".to_vec(),
             1 => format!("{} {}", self.bodies, "z".repeat(250)).into_bytes(),
@@ -343,7 +343,7 @@ impl Jobs {
         }
     }
 
-    /// A job of whichever tenant's turn it is.
+    /// A job of the tenant whose turn it is.
     fn turn(&self, chance: &mut Chance) -> Pop {
         let mut kinds = || {
             let kinds = (0..chance.within(1, 3)).map(|_| queue(chance).kind().to_vec());

@@ -1,4 +1,4 @@
-//! A checkpoint cut short in each of its calls to the disk, one after the other; and what a hundred crashes leave behind.
+//! A checkpoint that is cut short in each of its calls to the disk in turn; and what a hundred crashes leave behind.
 
 use crate::coverage::Coverage;
 use crate::run::Run;
@@ -6,13 +6,13 @@ use crate::setting::{Kind, Policy, Power, Setting};
 use crate::violation::Violation;
 use sexton::persist::journal::Sizes;
 
-/// Small, so that several segments go at a time.
+/// Small, so that several segments are removed at a time.
 const SIZES: Sizes = Sizes {
     first_bytes: 2048,
     max_bytes: 2048,
 };
 
-/// A world in which nothing goes wrong by itself.
+/// A world without random faults.
 pub(crate) fn calm(seed: u64, power: Power) -> Setting {
     Setting {
         policy: Policy::Always,
@@ -28,7 +28,7 @@ pub(crate) fn calm(seed: u64, power: Power) -> Setting {
     }
 }
 
-/// Kills a process in this call of its last checkpoint, of so many, then lets everything come to rest. Whether it died.
+/// Kills a process in the n-th of the calls of its last checkpoint, then lets everything settle. Returns whether it was killed.
 fn killed_in(
     call: u64,
     checkpoints: u32,
@@ -76,7 +76,7 @@ fn a_checkpoint_that_is_killed_in_any_of_its_calls_takes_nothing_along() {
         met.deaths_sealing_a_slot,
     ];
     assert!(deaths.iter().all(|deaths| *deaths >= 20), "{deaths:?}");
-    // Removed in the wrong order, these would leave a hole if only one of them went.
+    // Removed in the wrong order, these would leave a gap if only one of them was removed.
     assert!(met.segments_trimmed_together >= 20);
 }
 
@@ -104,14 +104,14 @@ fn a_hundred_crashes_leave_no_file_behind() {
         bytes.push(left.values().sum::<u64>());
     }
     let most = |of: &[u64]| of.iter().copied().max().unwrap_or_default();
-    // A crash may leave a slot that is half written, the beginnings of a seal and of a segment: never two of them. How
-    // many files a whole slot has goes up and down with what is in it.
+    // A crash may leave an incomplete slot, and the beginnings of a seal and of a segment: never two of them. The number of
+    // files of a complete slot varies with its content.
     let (first, second) = (most(&files[..50]), most(&files[50..]));
-    // Of locks that are bound to processes and have no end there may be more with time.
+    // Locks that are bound to processes and have no TTL may accumulate over time.
     assert!(second <= first + 16, "{files:?}");
     let (first, second) = (most(&bytes[..50]), most(&bytes[50..]));
-    // More than a segment, which did for locks alone: what is there goes up and down with what is in the queues. That no
-    // file is left over is looked at exactly below.
+    // More than a segment, which was enough for locks alone: the size varies with the content of the queues. That no file
+    // is left over is checked exactly below.
     assert!(second <= first + first / 2, "{bytes:?}");
     run.check_files()
         .unwrap_or_else(|violation| panic!("{violation}"));

@@ -1,8 +1,8 @@
-//! The model of leases as a reference, and what their clients ask for.
+//! The model of leases as a reference, and the requests of their clients.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names its messages"
 )]
 
 use crate::actor::{Ask, Call};
@@ -31,7 +31,7 @@ use std::sync::Arc;
 #[path = "../../src/actors/lease/model/mod.rs"]
 mod model;
 
-/// Leases, as the model has them.
+/// Leases, according to the model.
 #[derive(Clone)]
 pub(crate) struct Leases {
     model: Model,
@@ -89,7 +89,7 @@ impl Reference for Leases {
     type Clients = LeaseClients;
     type Machine = LeaseMachine;
 
-    /// Few, so that the bound is met.
+    /// Few, so that the limit is reached.
     fn rules() -> Rules {
         Rules { leases_max: 3 }
     }
@@ -104,7 +104,7 @@ impl Reference for Leases {
         let due = self.model.due(now);
         if due != item(message) {
             return Err(format!(
-                "time acted on {:?}, where {due:?} is due",
+                "time acted on {:?}, but {due:?} is due",
                 item(message)
             ));
         }
@@ -112,7 +112,7 @@ impl Reference for Leases {
         let seq = stamp.seq;
         let right = self.model.send(message, Entry { seq, now, process });
         if right != (reply.clone(), true) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Reference for Leases {
         let view = machine.view();
         (view == mine)
             .then_some(())
-            .ok_or_else(|| format!("leases are {view:?}, where {mine:?} is right"))
+            .ok_or_else(|| format!("leases are {view:?}, expected {mine:?}"))
     }
 
     fn origin(message: &Message) -> Origin {
@@ -215,14 +215,14 @@ impl Reference for Leases {
 /// Clients of one run.
 pub(crate) struct LeaseClients {
     names: Vec<Name>,
-    /// Tokens of passes and places that were shown, the newest last.
+    /// Tokens of passes and positions that were shown, the newest last.
     tokens: Vec<Token>,
-    /// Processes that a pass may depend on.
+    /// Processes to which a pass may be bound.
     processes: Vec<ProcessId>,
 }
 
 impl LeaseClients {
-    /// These processes have records, or had.
+    /// These processes have a record, or had one.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }
@@ -330,7 +330,7 @@ impl Clients<Leases> for LeaseClients {
         let names = ["a", "b", "c", "d"];
         Self {
             names: names
-                .map(|it| Name::try_from(it).expect("it is short"))
+                .map(|it| Name::try_from(it).expect("the name is short"))
                 .to_vec(),
             tokens: Vec::new(),
             processes: Vec::new(),

@@ -1,4 +1,4 @@
-//! The model of locks as a reference: what the log must say, and what clients must be told.
+//! The model of locks as a reference: the required content of the log and of answers to clients.
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
@@ -18,7 +18,7 @@ use sexton::spine::machine::{Stamp, Start};
 #[path = "../../src/actors/lock/model.rs"]
 mod model;
 
-/// Locks, as the model has them.
+/// Locks, according to the model.
 #[derive(Clone)]
 pub(crate) struct Locks {
     model: Model,
@@ -41,7 +41,7 @@ impl Locks {
         Some(Standing { place, token })
     }
 
-    /// The slot of an entry that is there, or was before it ended.
+    /// The slot of an entry that exists, or existed until it ended.
     fn slot(&self, message: &Message) -> Option<Slot> {
         let (Message::Request {
             key, index, owner, ..
@@ -66,7 +66,7 @@ impl Locks {
         found.map(|(_, it)| it.slot)
     }
 
-    /// The entries that are there no more, each with the one that owns its lock now if it was its owner, by slot.
+    /// The entries that no longer exist, by slot, each with the new owner of its lock if it was the owner.
     fn gone(&self, after: &Model) -> Vec<Removal> {
         let is_there = |slot: Slot| after.entries.iter().any(|it| it.slot == slot);
         let entries = self.model.entries.iter();
@@ -83,13 +83,13 @@ impl Locks {
         gone
     }
 
-    /// What a message comes to, and the model as it is then.
+    /// The outcome of a message, and the model after it.
     fn follow(&self, stamp: Stamp, message: &Message) -> Result<(Model, Option<Reply>), String> {
         let mut after = self.model.clone();
         let first = after.next_due(stamp.at).map(|it| it.slot);
         if let Message::Expire { slot } = message {
             if first != Some(*slot) {
-                return Err(format!("time acted on {slot:?}, where {first:?} is due"));
+                return Err(format!("time acted on {slot:?}, but {first:?} is due"));
             }
             after.tick(stamp.seq, stamp.at);
             return Ok((after, None));
@@ -126,7 +126,7 @@ impl Reference for Locks {
     ) -> Result<(), String> {
         let (after, right) = self.follow(stamp, message)?;
         if !Self::changes(reply) || right.as_ref().is_some_and(|right| right != reply) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         let gone = self.gone(&after);
         self.model = after;
@@ -137,14 +137,14 @@ impl Reference for Locks {
             | Outcome::Renewed { slot: given, .. }
                 if slot != Some(*given) =>
             {
-                Err(format!("{given:?}, where {slot:?} is right"))
+                Err(format!("{given:?}, expected {slot:?}"))
             }
             Outcome::Ended { gone: ended } => {
                 let mut ended = ended.clone();
                 ended.sort_by_key(|it| it.slot);
                 (ended == gone)
                     .then_some(())
-                    .ok_or_else(|| format!("{ended:?} ended, where {gone:?} is right"))
+                    .ok_or_else(|| format!("{ended:?} ended, expected {gone:?}"))
             }
             Outcome::Granted { .. }
             | Outcome::Queued { .. }
@@ -196,7 +196,7 @@ impl Reference for Locks {
                     .take(*entries_max as usize)
                     .collect(),
             ),
-            Query::Select(_) | Query::Contended { .. } => unreachable!("clients ask for no pages"),
+            Query::Select(_) | Query::Contended { .. } => unreachable!("clients request no pages"),
             Query::Counts => {
                 let owners = list.iter().filter(|it| it.token.is_some()).count();
                 let count = |count| u32::try_from(count).expect("worlds are small");
@@ -215,7 +215,7 @@ impl Reference for Locks {
         }
         (view.entries == mine)
             .then_some(())
-            .ok_or_else(|| format!("entries are {:?}, where {mine:?} is right", view.entries))
+            .ok_or_else(|| format!("entries are {:?}, expected {mine:?}", view.entries))
     }
 
     fn origin(message: &Message) -> Origin {

@@ -1,7 +1,7 @@
-//! The journal thread, cut into steps: hand over, write, sync, say how far answers may go.
+//! The journal thread, divided into steps: hand over, write, sync, report how far answers may be released.
 //!
-//! Follows `persist/journal/thread.rs` with the same writer below it, but each of its moves is a step of its own, so
-//! that a crash may fall between any two.
+//! Follows `persist/journal/thread.rs` with the same writer, but each of its moves is a separate step, so that a crash may
+//! fall between any two.
 
 use crate::disk::SimDisk;
 use crate::setting::{Policy, Setting};
@@ -19,9 +19,9 @@ pub(crate) struct Log {
     handed: VecDeque<Batch>,
     /// Something was written that must be synced before anything else is written.
     syncing: bool,
-    /// Answers may go so far.
+    /// Answers may be released up to here.
     pub(crate) released: Seq,
-    /// A power cut takes nothing up to here.
+    /// A power cut removes nothing up to here.
     pub(crate) synced: Seq,
 }
 
@@ -54,7 +54,7 @@ impl Log {
         }
     }
 
-    /// Writes what was handed over, as one write, unless the last one is still being synced.
+    /// Writes the batch that was handed over, in one write, unless the last one is still being synced.
     pub(crate) fn write(&mut self) -> Result<(), PersistError> {
         if self.syncing {
             return Ok(());
@@ -94,14 +94,14 @@ impl Log {
         Ok(())
     }
 
-    /// Everything, in order.
+    /// Does everything, in order.
     pub(crate) fn drain(&mut self) -> Result<(), PersistError> {
         self.sync()?;
         self.write()?;
         self.sync()
     }
 
-    /// The last sync of a stop in good order.
+    /// The last sync of a clean stop.
     pub(crate) fn close(&mut self) -> Result<(), PersistError> {
         self.drain()?;
         self.writer.sync()?;
@@ -109,7 +109,7 @@ impl Log {
         Ok(())
     }
 
-    /// Looks whether the disk has space.
+    /// Checks the free space of the disk.
     pub(crate) fn look(&mut self) -> Room {
         self.writer.refill();
         let waiting = self.handed.iter().map(|batch| batch.len() as u64).sum();

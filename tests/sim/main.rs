@@ -1,18 +1,18 @@
-//! The deterministic simulation: one seed is one run of the whole node in one thread, with everything that may go
-//! wrong, judged against the promises. `docs/testing.md` says how to read and rerun a seed that failed.
+//! The deterministic simulation: one seed is one run of the whole node in one thread, with every fault that may happen,
+//! checked against the promises. `docs/testing.md` describes how to read and rerun a seed that failed.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `setting.rs` `workload.rs` `jobs.rs` `chance.rs` | what a seed says, what clients ask for |
-//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, cut into moves, on a disk that forgets |
-//! | `world.rs` | the world that counters act on |
-//! | `checkpoint.rs` `store.rs` | a checkpoint, cut into steps, and the store that slots are written to |
-//! | `run.rs` `taking.rs` `endings.rs` | the steps of a run, those of checkpoints, how a node goes down, how a run ends |
-//! | `reference.rs` `locks.rs` `leases.rs` `counters.rs` `supervisor.rs` `queues/` `processes/` `dispatch/` | the rules a second time: the models of the library's tests, and counters; with processes, the machine that they run on |
+//! | `setting.rs` `workload.rs` `jobs.rs` `chance.rs` | the parameters of a seed, the requests of clients |
+//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, divided into steps, on a disk that forgets |
+//! | `world.rs` | the external world in which counters act |
+//! | `checkpoint.rs` `store.rs` | a checkpoint, divided into steps, and the store of slots |
+//! | `run.rs` `taking.rs` `endings.rs` | the steps of a run, those of checkpoints, how a node ends, how a run ends |
+//! | `reference.rs` `locks.rs` `leases.rs` `counters.rs` `supervisor.rs` `queues/` `processes/` `dispatch/` | a second implementation of the rules: the models of the library's tests, and counters; for processes also the machine that they run on |
 //! | `tap.rs` `witness.rs` `check.rs` `damage.rs` `snapshots.rs` | the checkers |
-//! | `coverage.rs` `violation.rs` | what was met, and what was broken |
+//! | `coverage.rs` `violation.rs` | counts of what happened, and the broken promise |
 //! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its calls |
-//! | `planted.rs` `planted_claims.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and what once went wrong |
+//! | `planted.rs` `planted_claims.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and faults that were once found |
 
 mod actor;
 mod campaign;
@@ -56,7 +56,7 @@ mod witness;
 mod workload;
 mod world;
 
-/// The one place that prints.
+/// The only function that prints.
 #[expect(clippy::print_stderr, reason = "the trace of a run, and the coverage")]
 pub(crate) fn print(line: &str) {
     eprintln!("{line}");

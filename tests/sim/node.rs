@@ -1,7 +1,7 @@
 //! The whole node in one thread: its actors around one ledger and one journal.
 //!
-//! Does what the runtime does, in the same order, but only when it is told to: each method is one move, and a crash
-//! may fall between any two. A panic is supervised here, too. Planted faults are wired in here, never in `src/`.
+//! Does what the runtime does, in the same order, but only on request: each method is one step, and a crash may fall
+//! between any two. Panics are supervised here, too. Planted faults are wired in here, never in `src/`.
 
 use crate::actor::{Actor, Turn};
 use crate::chance::Chance as Seeded;
@@ -34,14 +34,14 @@ use sexton::spine::supervision::{Panicked, Verdict};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Why a node goes no further.
+/// Why a node cannot continue.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// The journal failed.
     Journal(PersistError),
     /// The log could not be replayed.
     Replay(RecoveryError),
-    /// A promise was broken on the way.
+    /// A promise was broken during a start.
     Broken(Violation),
 }
 
@@ -75,12 +75,12 @@ pub(crate) struct Node {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) found: StartFindings,
     pub(crate) slots: Slots,
-    /// Up to where each slot goes that is sealed.
+    /// The entry up to which each sealed slot has the state.
     pub(crate) sealed: BySlot<Option<Seq>>,
     pub(crate) checkpoint: Option<Checkpoint>,
-    /// A checkpoint is being taken, or was when the process died.
+    /// A checkpoint is in progress, or was when the process ended.
     pub(crate) amid: bool,
-    /// What it met on its way, to be added when it goes down.
+    /// Counts of this node, to be added when it ends.
     pub(crate) met: Coverage,
     pub(crate) plant: Option<Plant>,
     stores: Arc<SimStores>,
@@ -89,7 +89,7 @@ pub(crate) struct Node {
     pub(crate) world: World,
 }
 
-/// The calls of each actor that were answered.
+/// The answered calls of each actor.
 pub(crate) type Answered = Each<CallsOf>;
 
 pub(crate) struct CallsOf;
@@ -102,9 +102,9 @@ impl Family for CallsOf {
 #[derive(Clone, Debug)]
 pub(crate) struct StartFindings {
     pub(crate) tail: Tail,
-    /// It began with a snapshot.
+    /// Whether it began with a snapshot.
     pub(crate) from_snapshot: bool,
-    /// What is wrong with snapshots, in words.
+    /// What is wrong with the snapshots, as text.
     pub(crate) mended: Vec<String>,
     /// Newest entry and digest of each actor.
     pub(crate) digests: Vec<(Seq, Digest)>,
@@ -113,7 +113,7 @@ pub(crate) struct StartFindings {
 }
 
 impl Node {
-    /// Recovers what the disk holds, and notes the start.
+    /// Recovers the content of the disk, and records the start.
     pub(crate) fn start(
         disk: &SimDisk,
         setting: &Setting,
@@ -190,15 +190,15 @@ impl Node {
         Ok(node)
     }
 
-    /// Passes the Supervisor's verdicts on.
+    /// Passes on the Supervisor's verdicts.
     pub(crate) fn pass_verdicts(&mut self) {
         for (id, verdict) in self.world.take_verdicts() {
-            assert_eq!(verdict, Verdict::Restart, "its rules know no end");
+            assert_eq!(verdict, Verdict::Restart, "its rules never halt");
             each!(actor in &mut self.actors => actor.judged &= actor.host.actor() != id);
         }
     }
 
-    /// What became of a turn.
+    /// The result of a turn.
     pub(crate) fn came(&mut self, id: ActorId, turn: Turn, coverage: &mut Coverage) {
         if matches!(turn, Turn::Idle) {
             return;
@@ -232,7 +232,7 @@ impl Node {
         let has_mail = each!(actor in &self.actors => actor.host.actor() == id && actor.has_mail());
         let is_driven = has_mail.contains(&true);
         let turn = self.actors.turn(id, &mut self.ledger);
-        // A host that is not drained at a start is so by the first message after it.
+        // At a start, a host that is not draining becomes so by the first message after it.
         if self.plant != Some(Plant::ResumeNotDrained) || is_driven {
             self.came(id, turn, coverage);
         }
@@ -251,7 +251,7 @@ impl Node {
         }
     }
 
-    /// Rebuilds what is spent, once the log may be relied on up to there. Others go on before and meanwhile, and so does
+    /// Rebuilds a spent actor, once the log is reliable up to there. Other actors continue before and meanwhile, and so does
     /// a checkpoint: the slot that it writes has no seal, and is not read.
     pub(crate) fn rebuild(&mut self, coverage: &mut Coverage) -> Result<(), Stopped> {
         let files = (&self.disk, &self.slots, &mut self.ledger);
@@ -270,7 +270,7 @@ impl Node {
         Ok(())
     }
 
-    /// Goes on with a checkpoint, or begins one.
+    /// Continues a checkpoint, or begins one.
     pub(crate) fn checkpoint(&mut self, bytes_max: usize) -> Result<Step, PersistError> {
         let Some(mut checkpoint) = self.checkpoint.take() else {
             self.amid = true;
@@ -283,14 +283,14 @@ impl Node {
         self.checkpoint = Some(checkpoint);
         match &step {
             Ok(Step::Going | Step::Waiting) => {}
-            // Nobody is left to tidy up.
+            // No process is left to clean up.
             Err(_) if self.disk.is_dead() => {}
             Ok(Step::Sealed(_) | Step::Interrupted) | Err(_) => self.give_up(),
         }
         step
     }
 
-    /// Lets go of the checkpoint that is under way, and of the slot, unless it is sealed.
+    /// Abandons the checkpoint in progress, and the slot, unless it is sealed.
     fn give_up(&mut self) {
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.end(self);
@@ -303,14 +303,14 @@ impl Node {
         planted_slots::disk(self.plant, &self.disk)
     }
 
-    /// No store was ever opened that was not as its last owner left it.
+    /// No store was opened that was not in the state in which its last owner left it.
     pub(crate) fn check_stores(&self) -> Result<(), Violation> {
         ensure(self.stores.spoiled() == 0, Promise::Sealed, || {
-            "a store was opened whose files are not what was written".to_owned()
+            "a store was opened whose files had changed".to_owned()
         })
     }
 
-    /// Takes what an actor tells others, and whom it is to tell that it refused something.
+    /// Collects the tells that an actor sends, and the refusals that it owes to senders.
     fn gather_tells(&mut self, id: ActorId) {
         let now = self.ledger.now();
         let mut refused = Vec::new();
@@ -331,14 +331,14 @@ impl Node {
         });
     }
 
-    /// Brings one tell to its actor's mailbox. Whether there was one.
+    /// Delivers one tell to its actor's mailbox. Returns whether there was one.
     pub(crate) fn route(&mut self) -> Result<bool, Violation> {
         let Some(tell) = self.tells.pop_front() else {
             return Ok(false);
         };
         let processes = &self.actors.process.host;
         self.world.processes.check_gone(processes, &tell)?;
-        // Of a counter's own: who waits for a verdict on its panic would do so for ever.
+        // Only counters: an actor that waits for a verdict on its panic would do so forever.
         let is_told = tell.from == ActorId(LEFT) && tell.to != ActorId::SUPERVISOR;
         let is_lost = self.plant == Some(Plant::TellLost) && is_told;
         if planted::is_swallowed(self.plant, &tell) {
@@ -352,7 +352,7 @@ impl Node {
         Ok(true)
     }
 
-    /// Brings one completion to its actor's mailbox; some get lost. Whether there was one.
+    /// Delivers one completion to its actor's mailbox; some get lost. Returns whether there was one.
     pub(crate) fn complete(&mut self, lossy: Option<&mut Seeded>) -> bool {
         let Some(tell) = self.world.report(lossy) else {
             return false;
@@ -361,7 +361,7 @@ impl Node {
         true
     }
 
-    /// Brings one report of the port of processes to its actor's mailbox. Whether there was one.
+    /// Delivers one report of the port of processes to its actor's mailbox. Returns whether there was one.
     pub(crate) fn report(&mut self, chance: Option<&mut Seeded>) -> bool {
         let Some(tell) = self.world.processes.report(chance) else {
             return false;
@@ -370,7 +370,7 @@ impl Node {
         true
     }
 
-    /// Hands what was gathered to the journal.
+    /// Hands the collected batch to the journal.
     pub(crate) fn hand(&mut self, tap: &mut Tap) -> Result<(), Violation> {
         let batch = self.ledger.take_batch();
         tap.pass(&batch)?;
@@ -380,7 +380,7 @@ impl Node {
         Ok(())
     }
 
-    /// Lets answers out that rest on nothing that is still to be synced.
+    /// Releases answers that depend on nothing that still has to be synced.
     pub(crate) fn release(&mut self) -> Answered {
         let upto = if self.plant == Some(Plant::ReplyBeforeSync) {
             self.ledger.last()
@@ -401,7 +401,7 @@ impl Node {
         answered
     }
 
-    /// Looks at the disk and at the wall clock.
+    /// Checks the disk and the wall clock.
     pub(crate) fn look(&mut self) {
         let room = self.log.look();
         if room != self.ledger.room() {
@@ -416,7 +416,7 @@ impl Node {
         }
     }
 
-    /// What is left to do, but for the passing of time.
+    /// The work that is left, apart from the passing of time.
     pub(crate) fn left_to_do(&mut self) -> Vec<&'static str> {
         let now = self.ledger.both();
         let waiting = each!(actor in &self.actors => actor.is_waiting(now)).contains(&true);
@@ -435,13 +435,13 @@ impl Node {
     }
 }
 
-/// Wall clock less node time after a start.
+/// The wall clock minus node time after a start.
 fn offset(wall: Timestamp, floor: Timestamp) -> i64 {
     let behind = floor.0.saturating_sub(wall.0);
     -i64::try_from(behind).expect("clocks are a few days apart")
 }
 
-/// Recovers; a start does not change a byte of what it reads.
+/// Recovers; a start does not change any byte that it reads.
 fn recover_only_reading(
     disk: &SimDisk,
     slots: &Slots,
@@ -455,7 +455,7 @@ fn recover_only_reading(
     Ok(past)
 }
 
-/// Rebuilds an actor if it is time to. If so, whether that began with a snapshot, and what came of it.
+/// Rebuilds an actor if that is due. If so, returns whether it began with a snapshot, and the result.
 fn rebuild<R: Reference>(
     (disk, slots, ledger): (&SimDisk, &Slots, &mut Ledger),
     actor: &mut Actor<R>,

@@ -1,6 +1,6 @@
-//! Faults planted in the simulation's wiring, one for each promise, and the tests that show each one caught.
+//! Faults planted in the simulation's wiring, one for each promise, and the tests that show that each is caught.
 //!
-//! Nothing here is reached without a plant: a run of the campaign has none.
+//! This code is only reached with a planted fault: a run of the campaign has none.
 
 use crate::disk::SimDisk;
 use crate::dispatch::{as_if_live, forger};
@@ -33,7 +33,7 @@ pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
     }
 }
 
-/// What a node does wrong when it has started.
+/// What a node does wrong after its start.
 pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     node.actors.queue.deaf = plant == Some(Plant::WaiterForgotten);
     if plant == Some(Plant::CancelledRunsOn) {
@@ -53,7 +53,7 @@ pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     }
 }
 
-/// Up to where the queues' answers are let out, whatever the log has.
+/// The number up to which answers of queues are released, whatever the log has.
 pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     if plant == Some(Plant::QueueAnswersEarly) {
         last
@@ -62,7 +62,7 @@ pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     }
 }
 
-/// Whether a tell gets lost, and no restart makes it good.
+/// Whether a tell gets lost, and no restart repairs it.
 pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     let is_gone = || {
         let told = rmp_serde::from_slice(&tell.message);
@@ -84,7 +84,7 @@ pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     }
 }
 
-/// What is told besides, and is not so.
+/// A false message in addition to the true ones.
 pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
     let told = rmp_serde::from_slice(&tell.message);
     let (Some(Plant::FenceIsGone), ActorId::PROCESS, Ok(ToProcesses::Fence(process))) =
@@ -104,7 +104,7 @@ pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
     })
 }
 
-/// What becomes of a batch on its way to the journal.
+/// Applies a planted fault to a batch before it reaches the journal.
 pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
     let is_left_out = match plant {
         Some(Plant::TickNotJournaled) => is_tick,
@@ -123,7 +123,7 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
     })
 }
 
-/// What a start says of itself.
+/// What a start records about itself.
 pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start, Batch) {
     let is_of_marks = matches!(
         plant,
@@ -162,7 +162,7 @@ pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start,
     (start, batch)
 }
 
-/// The records of a batch, each as it is made anew, or left out.
+/// The records of a batch, each rewritten or left out.
 pub(crate) fn rewritten(
     batch: &Batch,
     anew: impl Fn(&FrameHeader, &[u8]) -> Option<Vec<u8>>,
@@ -225,7 +225,7 @@ fn is_job_tick(header: &FrameHeader, payload: &[u8]) -> bool {
     matches!(entry, Some((queue::Message::Expire { .. }, _)))
 }
 
-/// Recovery as it must not be: a message that once panicked is decided and committed after all.
+/// A wrong recovery: a message that once panicked is decided and committed after all.
 pub(crate) fn recover_with_poison(
     disk: &SimDisk,
     replicas: &mut Replicas,
@@ -291,7 +291,7 @@ fn stamp(record: &Record<'_>) -> Stamp {
     }
 }
 
-/// Runs seeds with a plant until a checker speaks; it must be one that stands for a promise in the list.
+/// Runs seeds with a planted fault until a checker reports it; it must report one of the promises in the list.
 pub(crate) fn caught(plant: Plant, promises: &[Promise], seeds: u64) {
     let (seed, violation) = violations(plant, seeds)
         .next()
@@ -302,7 +302,7 @@ pub(crate) fn caught(plant: Plant, promises: &[Promise], seeds: u64) {
     );
 }
 
-/// Runs seeds with a plant until the checker of this promise speaks; before it, only those of `others` may.
+/// Runs seeds with a planted fault until this promise is reported as broken; before it, only those of `others` may be.
 pub(crate) fn caught_as(plant: Plant, promise: Promise, others: &[Promise], seeds: u64) {
     for (seed, violation) in violations(plant, seeds) {
         if violation.promise == promise {
@@ -340,7 +340,7 @@ fn a_reply_that_leaves_before_its_sync_is_caught() {
 
 #[test]
 fn a_read_that_shows_what_is_not_yet_durable_is_caught() {
-    // What the read showed is not in the log that survived: either checker may come first.
+    // The change that the read showed is not in the surviving log: either checker may report first.
     caught(
         Plant::ReadBeforeSync,
         &[Promise::ShownIsKept, Promise::RepliesRight],
@@ -350,15 +350,15 @@ fn a_read_that_shows_what_is_not_yet_durable_is_caught() {
 
 #[test]
 fn a_token_given_twice_is_caught() {
-    // A log in which numbers go back ends there for its reader: what comes after may be missed first, or an answer of it
-    // found wrong.
+    // A log in which numbers decrease ends there for its reader: the missing rest may be reported first, or an answer of it may
+    // be found wrong.
     let others = [Promise::Kept, Promise::RepliesRight];
     caught_as(Plant::TokenTwice, Promise::GivenOnce, &others, 40);
 }
 
 #[test]
 fn a_tick_that_is_not_journaled_is_caught() {
-    // An answer that rests on the missing record never leaves, so the missing wake-up may be found first.
+    // An answer that depends on the missing record is never released, so the missing wake-up may be found first.
     caught(
         Plant::TickNotJournaled,
         &[
@@ -374,7 +374,7 @@ fn a_tick_that_is_not_journaled_is_caught() {
 
 #[test]
 fn a_poisoned_message_that_is_applied_on_replay_is_caught() {
-    // What was poisoned may also stand in the way of what came later.
+    // The poisoned message may also prevent a later one.
     caught(
         Plant::PoisonApplied,
         &[Promise::SameState, Promise::Starts],
@@ -431,6 +431,6 @@ fn a_waiter_that_is_forgotten_is_caught() {
 
 #[test]
 fn a_number_of_a_job_that_is_given_twice_is_caught() {
-    // Numbers of entries stay unique: only those of jobs are in danger.
+    // Numbers of entries stay unique: only job ids are affected.
     caught(Plant::NothingPassedOver, &[Promise::GivenOnce], 60);
 }

@@ -1,4 +1,4 @@
-//! Faults planted in claims of jobs, and the tests that show each one caught.
+//! Faults planted in claims of jobs, and the tests that show that each is caught.
 
 use crate::actor::Actor;
 use crate::each::Replicas;
@@ -12,7 +12,7 @@ use sexton::persist::format::{Batch, Kind};
 use sexton::spine::machine::{Machine as _, Observable as _};
 use sexton::spine::recovery::EntryOf;
 
-/// The delete of a job by whoever had it once, as it would be by who has it now, or of one that nobody has.
+/// The delete of a job by a former holder, decided as if by the current one, or of one that has no holder.
 pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Message> {
     let Message::Delete {
         id,
@@ -31,7 +31,7 @@ pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Me
     Some(Message::Delete { id: *id, by })
 }
 
-/// The cancellation of a job that is claimed, as it would be if its worker had begun its span again: that is told to go on.
+/// The touch that a worker would send, in place of the cancellation of its job, so that the worker is told to continue.
 pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option<Message> {
     let Message::Cancel { id, .. } = message else {
         return None;
@@ -46,7 +46,7 @@ pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option
     })
 }
 
-/// The log of a machine that took the one for the other: it has what was asked, and what came of it.
+/// The log of a machine that confused the two: it has the message that was sent, and the outcome.
 pub(crate) fn as_asked<R: Reference>(actor: &Actor<R>, batch: Batch) -> Batch {
     if actor.swapped.is_empty() {
         return batch;
@@ -67,14 +67,14 @@ pub(crate) fn as_asked<R: Reference>(actor: &Actor<R>, batch: Batch) -> Batch {
     })
 }
 
-/// Recovers with rules by which nothing is throttled, so that no claim before the start closes its queue.
+/// Recovers with rules without throttles, so that no claim before the start closes its queue.
 pub(crate) fn recover(plant: Option<Plant>, replicas: &mut Replicas) {
     if plant == Some(Plant::ThrottleForgotten) {
         replicas.queue.set_rules(without_throttles(Queues::rules()));
     }
 }
 
-/// The node goes by the right ones.
+/// The node uses the right rules.
 pub(crate) fn recovered(plant: Option<Plant>, replicas: &mut Replicas) {
     if plant == Some(Plant::ThrottleForgotten) {
         replicas.queue.set_rules(Queues::rules());
@@ -88,8 +88,8 @@ fn a_job_that_is_acked_by_a_stale_claim_is_caught() {
 
 #[test]
 fn a_cancelled_job_that_runs_on_is_caught() {
-    // Deciding the cancellation again has another outcome. Before that its worker may have been let go on, or the client was told of a
-    // cancellation that a crash leaves without an entry.
+    // Deciding the cancellation again has another outcome. Before that, its worker may have been told to continue, or the client
+    // may have been answered about a cancellation that a crash leaves without an entry.
     let others = [Promise::EntriesRight, Promise::Kept];
     caught_as(Plant::CancelledRunsOn, Promise::DecidedAgain, &others, 200);
 }

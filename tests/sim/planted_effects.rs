@@ -1,4 +1,4 @@
-//! Faults planted between cause and effect, and the tests that show each one caught.
+//! Faults planted between cause and effect, and the tests that show that each is caught.
 
 use crate::actor::Ask;
 use crate::counter::{CounterMessage, LEFT, RIGHT, STRIDE};
@@ -43,7 +43,7 @@ fn a_tell_that_is_lost_without_a_restart_is_caught() {
     caught(Plant::TellLost, &[Promise::Told], 40);
 }
 
-/// A run in which one counter has passed a stride and its bell was rung; what it tells is on its way.
+/// A run in which one counter has passed a stride and its bell was rung; its tell is in transit.
 fn told(setting: &Setting) -> Result<Run<'_>, Violation> {
     let mut run = Run::new(setting, false);
     run.start()?;
@@ -52,7 +52,7 @@ fn told(setting: &Setting) -> Result<Run<'_>, Violation> {
     if let Some(node) = &mut run.node {
         node.actors.left.post(vec![Ask::Message(addition)]);
     }
-    // Asked for, and rung.
+    // Requested, and rung.
     for _ in 0..2 {
         turn(&mut run, LEFT)?;
         run.world.ring_all()?;
@@ -67,7 +67,7 @@ fn turn(run: &mut Run<'_>, id: u8) -> Result<(), Violation> {
     if let Some(node) = &mut run.node {
         node.turn(ActorId(id), &mut run.coverage);
         node.hand(&mut run.tap)?;
-        node.log.drain().expect("nothing fails here");
+        node.log.drain().expect("no fault is injected");
     }
     run.release()
 }
@@ -79,7 +79,7 @@ fn planted(plant: Option<Plant>) -> Setting {
     }
 }
 
-/// The other actor is told while the disk is full, and refuses; there is space again, and nothing restarts.
+/// The other actor receives the tell while the disk is full, and refuses it; then there is space again, without a restart.
 fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     let setting = planted(plant);
     let mut run = told(&setting)?;
@@ -89,13 +89,13 @@ fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     }
     turn(&mut run, RIGHT)?;
     if let Some(node) = &mut run.node {
-        assert!(node.met.tells_refused > 0, "a full disk refuses it");
+        assert!(node.met.tells_refused > 0, "the full disk refuses the tell");
         node.ledger.set_room(Room::Ample);
     }
     run.come_to_rest()
 }
 
-/// The process is killed before the other actor has heard: from then on nothing moves this actor but what a start does.
+/// The process is killed before the other actor has received the tell: from then on only a start makes this actor act.
 fn killed_before_it_told(plant: Option<Plant>) -> Result<(), Violation> {
     let setting = planted(plant);
     let mut run = told(&setting)?;
@@ -103,9 +103,9 @@ fn killed_before_it_told(plant: Option<Plant>) -> Result<(), Violation> {
     run.finish()
 }
 
-/// What is right without the plant is caught with it.
+/// Runs the scene with and without the fault: it passes without it, and is caught with it.
 fn only_caught_with(plant: Plant, scene: fn(Option<Plant>) -> Result<(), Violation>) {
-    scene(None).unwrap_or_else(|violation| panic!("without the plant: {violation}"));
+    scene(None).unwrap_or_else(|violation| panic!("without the planted fault: {violation}"));
     let caught = scene(Some(plant)).err();
     let promise = caught.map(|violation| violation.promise);
     assert_eq!(promise, Some(Promise::Told));
@@ -123,7 +123,7 @@ fn obligations_that_a_start_does_not_let_out_are_caught() {
 
 type Count = fn(&Coverage) -> u64;
 
-/// A panic in this function of the contract, and what moves the node there; how often it went off.
+/// A panic in this function of the contract, and what makes the node call it; how often it happened.
 fn panics(stage: Stage, count: Count) -> Result<u64, Violation> {
     let setting = planted(None);
     let mut run = told(&setting)?;
@@ -188,7 +188,7 @@ fn a_decision_by_other_chance_is_caught() {
 
 #[test]
 fn a_decision_by_another_wall_clock_is_caught() {
-    // A date that is in an entry shows it, too.
+    // A date in an entry shows it, too.
     let sooner = [Promise::EntriesRight];
     caught_as(Plant::OtherWall, Promise::DecidedAgain, &sooner, 20);
 }

@@ -1,6 +1,6 @@
-//! Faults planted in the way checkpoints are taken, and the tests that show each one caught.
+//! Faults planted in the way checkpoints are taken, and the tests that show that each is caught.
 //!
-//! Nothing here is reached without a plant: a run of the campaign has none.
+//! This code is only reached with a planted fault: a run of the campaign has none.
 
 use crate::disk::SimDisk;
 use crate::node::Node;
@@ -26,7 +26,7 @@ pub(crate) fn disk(plant: Option<Plant>, disk: &SimDisk) -> Arc<dyn Disk> {
     }
 }
 
-/// Which changes of an actor the slot is said to lack.
+/// The entry since which changed pages are copied: with the fault, the newest one.
 pub(crate) fn since(plant: Option<Plant>, since: Seq, ledger: &Ledger) -> Seq {
     match plant {
         Some(Plant::LeftOut) if since > Seq(0) => ledger.last(),
@@ -34,7 +34,7 @@ pub(crate) fn since(plant: Option<Plant>, since: Seq, ledger: &Ledger) -> Seq {
     }
 }
 
-/// Up to where the other slot is said to go.
+/// The entry up to which the older slot is taken to have the state.
 pub(crate) fn older(plant: Option<Plant>, older: Seq) -> Seq {
     match plant {
         Some(Plant::TrimToNewer) => Seq(u64::MAX),
@@ -42,12 +42,12 @@ pub(crate) fn older(plant: Option<Plant>, older: Seq) -> Seq {
     }
 }
 
-/// Drops what the slot has that is being written.
+/// Removes segments, by the slot that is being written.
 pub(crate) fn trim(node: &Node, begun: Seq) -> Result<Trimmed, PersistError> {
     retention::trim(node.snapshots_disk().as_ref(), begun)
 }
 
-/// A disk for snapshots that leaves something out.
+/// A disk for snapshots that omits something.
 struct Careless {
     disk: SimDisk,
     plant: Plant,
@@ -103,7 +103,7 @@ impl Disk for Careless {
 
 #[test]
 fn a_trim_before_the_seal_is_caught() {
-    // What went was never seen to be durable, or neither slot reaches as far back: any of these may come first.
+    // The removed segments were still needed, or neither slot reaches as far back: any of these may be reported first.
     caught(
         Plant::TrimBeforeSeal,
         &[Promise::Starts, Promise::Spare, Promise::Kept],
@@ -113,7 +113,7 @@ fn a_trim_before_the_seal_is_caught() {
 
 #[test]
 fn a_trim_up_to_the_newer_slot_is_caught() {
-    // The older slot alone does not do: found out on its own, or when the newer one is spoiled.
+    // The older slot is not enough: this is found with it alone, or when the newer one is damaged.
     caught(
         Plant::TrimToNewer,
         &[Promise::Spare, Promise::DamageNamed],
@@ -123,7 +123,7 @@ fn a_trim_up_to_the_newer_slot_is_caught() {
 
 #[test]
 fn a_seal_before_the_files_are_synced_is_caught() {
-    // Where both slots were lost so, nothing is left to start from.
+    // If both slots were lost in this way, nothing is left to start from.
     let others = [Promise::Starts];
     caught_as(Plant::SealBeforeSync, Promise::Sealed, &others, 120);
 }
@@ -135,18 +135,18 @@ fn a_seal_before_its_mark_is_durable_is_caught() {
 
 #[test]
 fn a_seal_that_stands_while_its_slot_is_written_is_caught() {
-    // This disk removes nothing, segments neither: where no slot came to harm, those are left in the end.
+    // This disk removes nothing, not even segments: if no slot was damaged, those are left over finally.
     caught(Plant::SealKept, &[Promise::Sealed, Promise::NoLeak], 40);
 }
 
 #[test]
 fn a_page_copied_after_it_changed_is_caught() {
-    // Pages that contradict each other do not read, which is found first where each slot is read alone.
+    // Pages that contradict each other are unreadable, which is found first where each slot is read alone.
     caught_as(Plant::CopiedLate, Promise::Sealed, &[Promise::Spare], 40);
 }
 
 #[test]
 fn a_changed_page_that_is_left_out_is_caught() {
-    // By who looks at the snapshot, or by a start that has no other.
+    // Found by the check of the snapshot, or by a start that has no other.
     caught(Plant::LeftOut, &[Promise::Sealed, Promise::Starts], 40);
 }

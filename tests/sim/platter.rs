@@ -1,13 +1,13 @@
-//! What is on a simulated disk, and what of it a power cut leaves.
+//! The content of a simulated disk, and what a power cut leaves of it.
 //!
-//! Of every page it is known whether it was synced, and of every folder which creations, renames and removals were.
-//! Knows nothing of handles, and nothing of what the files mean.
+//! It tracks for every page whether it was synced, and for every directory which creations, renames and removals were.
+//! It knows nothing about handles or about the content of the files.
 
 use crate::chance::Chance;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 
-/// What a power cut came to.
+/// The result of a power cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Loss {
     pub(crate) pages_lost: u64,
@@ -22,12 +22,12 @@ pub(crate) struct Platter {
     pub(crate) inodes: Vec<Inode>,
     /// What programs see: path to inode.
     pub(crate) names: BTreeMap<String, usize>,
-    /// Folders have inodes, too, so that one can be told from a later one of the same name.
+    /// Directories have inodes, too, so that one can be distinguished from a later one of the same name.
     pub(crate) folders: BTreeMap<String, usize>,
-    /// What a power cut cannot take.
+    /// The part that a power cut cannot remove.
     pub(crate) names_synced: BTreeMap<String, usize>,
     pub(crate) folders_synced: BTreeMap<String, usize>,
-    /// Changes of folders that are not synced, in order.
+    /// Changes of directories that are not synced, in order.
     pub(crate) changes: Vec<Change>,
     pub(crate) faults: Faults,
     pub(crate) operations: u64,
@@ -36,15 +36,15 @@ pub(crate) struct Platter {
 #[derive(Clone, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each fault is there or not, beside the others"
+    reason = "each fault is independent of the others"
 )]
 pub(crate) struct Faults {
-    /// Everything that changes the disk fails once so many more such calls were made: the process is being killed.
+    /// After this number of further changes, every change of the disk fails: the process is being killed.
     pub(crate) dies_after: Option<u64>,
     pub(crate) dead: bool,
     pub(crate) fail_write: bool,
     pub(crate) fail_sync: bool,
-    /// Bytes that files may take together.
+    /// The maximum number of bytes of all files together.
     pub(crate) space: Option<u64>,
     /// Syncs report success and do nothing.
     pub(crate) lying: bool,
@@ -63,7 +63,7 @@ pub(crate) enum Change {
     Put(String, usize),
     Rename(String, String, usize),
     Take(String),
-    /// A folder went, with all that was in it; inodes from this one on came later, perhaps under the same names.
+    /// A directory was removed with its content; inodes from this one on were created later, perhaps under the same names.
     TakeFolder(String, usize),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Whether a path is that of something in a folder, or in one below it.
+/// Whether a path is below a directory, at any depth.
 pub(crate) fn is_below(folder: &str, path: &str) -> bool {
     let rest = path.strip_prefix(folder);
     folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
@@ -101,7 +101,7 @@ impl Platter {
         self.drop_unnamed();
     }
 
-    /// Files without a name take no memory here.
+    /// Files without a name use no memory here.
     pub(crate) fn drop_unnamed(&mut self) {
         if !self.changes.is_empty() {
             return;
@@ -119,10 +119,10 @@ impl Platter {
         }
     }
 
-    /// Each change that was not synced meets a fate of its own, by chance.
+    /// Each unsynced change has a fate of its own, at random.
     pub(crate) fn cut_power(&mut self) -> Loss {
         let (page_bytes, mut chance) = (self.page_bytes, self.chance.fork());
-        // One fate for all pages now and then: all lost and all kept are the ends of what can happen.
+        // Sometimes the same fate for all pages: all lost and all kept are the extremes of what can happen.
         let fates: &[(u64, Fate)] = match chance.below(4) {
             0 => &[(1, Fate::Lost)],
             1 => &[(1, Fate::Kept)],
@@ -136,7 +136,7 @@ impl Platter {
         })
     }
 
-    /// Each change that was not synced meets the fate that it is given.
+    /// Each unsynced change has the given fate.
     pub(crate) fn cut_power_by(&mut self, mut fate: impl FnMut(Unsynced) -> Fate) -> Loss {
         let mut loss = Loss::default();
         for change in std::mem::take(&mut self.changes) {
@@ -145,7 +145,7 @@ impl Platter {
                 Fate::Lost => loss.names_lost += 1,
             }
         }
-        // What lay in a folder that is gone is gone with it. Folders come before those in them.
+        // The content of a removed directory is removed with it. Directories come before their content.
         let mut folders = BTreeMap::new();
         for (folder, inode) in std::mem::take(&mut self.folders_synced) {
             if folder.is_empty() || folders.contains_key(parent(&folder)) {
@@ -200,7 +200,7 @@ impl Platter {
         }
     }
 
-    /// Called by everything that changes the disk.
+    /// Called before every change of the disk.
     pub(crate) fn enter(&mut self) -> io::Result<()> {
         self.operations += 1;
         match self.faults.dies_after {
@@ -234,7 +234,7 @@ impl Platter {
     pub(crate) fn write(&mut self, inode: usize, bytes: &[u8], offset: usize) -> io::Result<()> {
         let dies_here = self.faults.dies_after == Some(0);
         if let Err(error) = self.enter() {
-            // Killed in the middle of a write: the first part of it may have been done.
+            // Killed in the middle of a write: its first part may have been done.
             if dies_here {
                 let part = self.chance.index(bytes.len() + 1);
                 self.put(inode, bytes.get(..part).unwrap_or(&[]), offset);
@@ -298,26 +298,26 @@ impl Platter {
     }
 }
 
-/// What a power cut does to something that was not synced.
+/// The effect of a power cut on an unsynced change.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
     Lost,
     Kept,
-    /// Only so many bytes of it arrived.
+    /// Only this number of its bytes reached the disk.
     Torn(usize),
 }
 
-/// Something that was not synced when the power went.
+/// An unsynced change at the time of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsynced {
-    /// A folder, or a name in one, came, went or changed.
+    /// A directory, or a name in one, was created, removed or changed.
     Name,
-    /// The page of a file, by its place there.
+    /// The page of a file, by its index.
     Page(usize),
 }
 
 impl Inode {
-    /// Makes the first bytes of a page what a power cut cannot take.
+    /// Makes the first bytes of a page durable.
     pub(crate) fn settle(&mut self, page: usize, page_bytes: usize, upto: usize) {
         let start = page * page_bytes;
         let end = (start + upto).min(self.bytes.len());

@@ -1,7 +1,7 @@
-//! What a checker needs to know of a machine: rules of its own, written a second time and more simply.
+//! What a checker needs to know about a machine: an independent and simpler implementation of its rules.
 //!
-//! A reference follows the log entry by entry and says what each message had to come to and what each query had to
-//! show at that place. It shares no code with the machine that it judges, only the types of its messages.
+//! A reference follows the log entry by entry, and gives the outcome that each message must have and the answer that each
+//! query must have at that position. It shares no code with the machine that it checks, only the types of its messages.
 
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
@@ -17,7 +17,7 @@ use sexton::spine::recovery::Replica;
 /// Who sends a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A client, which is answered.
+    /// A client, which gets an answer.
     Client,
     /// Time.
     Tick,
@@ -25,20 +25,20 @@ pub(crate) enum Origin {
     Tell,
 }
 
-/// Clients of an actor in one run: a small world, so that they get in each other's way.
+/// Clients of an actor in one run: a small world, so that they collide.
 pub(crate) trait Clients<R: Reference> {
     fn new(setting: &Setting) -> Self;
-    /// What one read of a socket brings.
+    /// The commands in one read of a socket.
     fn call(&mut self, chance: &mut Chance) -> Vec<Ask<R>>;
-    /// Something that one waits for.
+    /// A wait.
     fn watch(&self, _: &mut Chance) -> WatchOf<R> {
-        unreachable!("nobody waits here")
+        unreachable!("clients of this actor do not wait")
     }
-    /// One was answered.
+    /// Called when a command was answered.
     fn note(&mut self, _: &Call<R>) {}
 }
 
-/// The clients of an actor that has none.
+/// The clients of an actor without clients.
 pub(crate) struct Nobody;
 
 impl<R: Reference> Clients<R> for Nobody {
@@ -47,27 +47,27 @@ impl<R: Reference> Clients<R> for Nobody {
     }
 
     fn call(&mut self, _: &mut Chance) -> Vec<Ask<R>> {
-        unreachable!("nobody calls")
+        unreachable!("this actor has no clients")
     }
 }
 
-/// The rules of a machine, a second time.
+/// A second implementation of the rules of a machine.
 pub(crate) trait Reference: Clone + Default {
-    /// How often its clients call, how often one begins to wait, and how often it has its turn, beside other moves.
+    /// How often its clients send a call, how often one begins to wait, and how often the actor has a turn, relative to other moves.
     const CALLS: u64 = 40;
     const WATCHES: u64 = 0;
     const TURNS: u64 = 60;
 
-    /// Who asks.
+    /// Its clients.
     type Clients: Clients<Self>;
-    /// The machine that is judged.
+    /// The machine that is checked.
     type Machine: Actor
         + Machine<Message: PartialEq, Query: Clone, Reply: PartialEq + Clone, Outcome: Clone>;
 
     /// The configuration in all runs.
     fn rules() -> <Self::Machine as Machine>::Rules;
 
-    /// What holds of every history, whatever the rules are: followed before the rules have their say.
+    /// Promises that every history keeps, whatever the rules are: checked before the rules.
     fn promised(
         &mut self,
         _: Stamp,
@@ -76,26 +76,26 @@ pub(crate) trait Reference: Clone + Default {
     ) -> Result<(), Violation> {
         Ok(())
     }
-    /// Follows one entry: its outcome, and the reply to it, must be the right ones here.
+    /// Follows one entry: its outcome and its reply must be right at this position.
     fn apply(
         &mut self,
         stamp: Stamp,
         message: &MessageOf<Self>,
         outcome: (&OutcomeOf<Self>, &ReplyOf<Self>),
     ) -> Result<(), String>;
-    /// The wall clock was noted to be so far ahead of node time.
+    /// A mark recorded that the wall clock is ahead of node time by this.
     fn go_by(&mut self, _marked: &Marked) {}
     /// The coordinator started.
     fn start(&mut self, start: Start);
-    /// A message panicked and was not applied; if time sent it, its item no longer acts.
+    /// A message panicked and was not applied; if it was a tick, time no longer acts on its item.
     fn poisoned(&mut self, message: &MessageOf<Self>);
-    /// An item on which time has still to act at `at`, if there is one.
+    /// An item on which time still has to act at `at`, if there is one.
     fn due(&self, at: Timestamp) -> Option<String>;
     /// The reply to a message that changes nothing here; `None` if it would change something.
     fn without_change(&self, message: &MessageOf<Self>) -> Option<ReplyOf<Self>>;
     /// The answer to a query.
     fn answer(&self, query: &QueryOf<Self>) -> Answer<ReplyOf<Self>>;
-    /// Whether this is the answer to a query that was asked at `at`, and may have come to its turn later.
+    /// Whether this is a right answer to a query that was sent at `at`, and may have been answered later.
     fn is_answer(
         &self,
         query: &QueryOf<Self>,
@@ -107,14 +107,14 @@ pub(crate) trait Reference: Clone + Default {
     /// Whether the machine shows the same state, field by field.
     fn agrees(&self, machine: &Self::Machine) -> Result<(), String>;
 
-    /// Who sends this message.
+    /// The sender of this message.
     fn origin(message: &MessageOf<Self>) -> Origin;
-    /// Whether this reply says that the message stands in the log.
+    /// Whether this reply implies that the message is in the log.
     fn changes(reply: &ReplyOf<Self>) -> bool;
-    /// What somebody who waits for this is woken with here, if it is so.
+    /// The answer that ends this wait here, if its condition holds.
     fn wakes(&self, watch: &WatchOf<Self>) -> Option<ReplyOf<Self>>;
-    /// Whether a crash of the process alone may take what this reply tells of, though it was told: what passes with the
-    /// process. `told` are all replies of the same life, with what they are to.
+    /// Whether a crash of the process alone may lose the change that this reply reports, although it was acknowledged: a passing
+    /// change. `told` are all replies of the same life, with their messages.
     fn may_pass<'a>(
         _ask: (&MessageOf<Self>, &ReplyOf<Self>),
         _told: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -124,19 +124,19 @@ pub(crate) trait Reference: Clone + Default {
     {
         false
     }
-    /// Whether a crash of the process alone may take what somebody was woken with.
+    /// Whether a crash of the process alone may lose the change that ended a wait.
     fn may_wake_pass(_watch: &WatchOf<Self>, _reply: &ReplyOf<Self>) -> bool {
         false
     }
-    /// What was told of is there, or was, even if the telling itself passed with the process.
+    /// Whether the change exists, or existed, that was reported, even if the report itself was passing.
     fn has_seen(&self, _reply: &ReplyOf<Self>) -> bool {
         true
     }
-    /// Counts what an entry comes to, if there is more to see than that there is one.
+    /// Counts what an entry did, if that is of interest beyond the number of entries.
     fn count(_: &MessageOf<Self>, _: &OutcomeOf<Self>, _: &mut Coverage) {}
-    /// Whether a full disk may refuse this message: never what takes something away.
+    /// Whether a full disk may refuse this message: never one that releases something.
     fn may_be_refused(message: &MessageOf<Self>) -> bool;
-    /// Whether this reply is a refusal for want of space.
+    /// Whether this reply is a refusal because of a full disk.
     fn is_disk_full(reply: &ReplyOf<Self>) -> bool;
 }
 
@@ -144,7 +144,7 @@ pub(crate) trait Reference: Clone + Default {
 pub(crate) type AnsweredMessages<'a, R> =
     Box<dyn Iterator<Item = (&'a MessageOf<R>, &'a ReplyOf<R>)> + 'a>;
 
-/// A machine with nothing in it, to be brought to where a log ends.
+/// An empty machine, to which the log will be applied.
 pub(crate) fn replica<R: Reference>() -> Replica<R::Machine> {
     Replica::new(R::rules())
 }

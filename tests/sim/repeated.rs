@@ -1,6 +1,6 @@
-//! Requests that are made again and again, through kills, power cuts, snapshots and rebuilds: each is done once.
+//! Requests that are repeated again and again, through kills, power cuts, snapshots and rebuilds: each is done once.
 //!
-//! No time passes here: the witness has no clock of its own to say when the host had forgotten what was done.
+//! No time passes here, because the witness has no clock to tell when the host forgets a key.
 
 use crate::actor::Ask;
 use crate::chance::Chance;
@@ -15,7 +15,7 @@ use sexton::spine::items::Itemized as _;
 
 const STEPS: u32 = 150;
 const SEEDS: u64 = 60;
-/// Counters last as long as the requests are known.
+/// Counters last as long as the keys are remembered.
 const SPAN_MS: u32 = 3_600_000;
 
 /// One of a few requests: always the same addition under the same key.
@@ -61,7 +61,7 @@ fn repeated(seed: u64, power: Power) -> Result<(usize, u32), Violation> {
                 if let Some(node) = &mut run.node {
                     node.turn(ActorId(LEFT), &mut run.coverage);
                     node.hand(&mut run.tap)?;
-                    node.log.drain().expect("nothing fails here");
+                    node.log.drain().expect("no fault is injected");
                 }
                 run.release()?;
             }

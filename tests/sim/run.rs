@@ -1,7 +1,7 @@
 //! One run: a seed, its steps, and the verdict.
 //!
-//! Each step is one move of clients, time, node, journal or misfortune, drawn from the seed. The checkers judge at
-//! every start, and at the end, after all that was begun has come to rest.
+//! Each step is one move of the clients, time, the node, the journal or a fault, drawn from the seed. The checkers run at
+//! every start, and at the end, after everything has settled.
 
 use crate::actor::{Actor, Call, Turn};
 use crate::chance::Chance;
@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Runs a seed; says what it met, and the first broken promise.
+/// Runs a seed; returns its counts, and the first broken promise.
 pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Violation>) {
     let mut run = Run::new(setting, trace);
     let verdict = catch_unwind(AssertUnwindSafe(|| run.all()));
@@ -51,7 +51,7 @@ pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Viola
     (run.coverage, verdict)
 }
 
-/// Whether a panic was planted, and so is nothing to speak of.
+/// Whether a panic was planted, and so is not printed.
 pub(crate) fn is_planted(words: &str) -> bool {
     words.starts_with(PLANTED)
 }
@@ -63,7 +63,7 @@ pub(crate) struct Run<'a> {
     /// The wall clock of the machine.
     pub(crate) wall: u64,
     pub(crate) node: Option<Node>,
-    /// The node that went down last, until the next one has started.
+    /// The node that ended last, until the next one has started.
     pub(crate) past: Option<Node>,
     pub(crate) peril: Peril,
     clients: Each<ClientsOf>,
@@ -74,9 +74,9 @@ pub(crate) struct Run<'a> {
     pub(crate) coverage: Coverage,
     pub(crate) step: u64,
     pub(crate) trace: bool,
-    /// The disk was full in the life of this node.
+    /// Whether the disk was full during the life of this node.
     pub(crate) was_full: bool,
-    /// What happened to each slot while no node was there to see it.
+    /// What happened to each slot while no node was running.
     pub(crate) harm: BySlot<Harm>,
 }
 
@@ -98,15 +98,15 @@ enum Move {
     Rebuild,
     LoseConnection,
     Special,
-    /// Something happens on the machine.
+    /// An event on the machine.
     Mischief,
     /// The port of processes takes a step.
     Follow,
-    /// Its actor is told something.
+    /// Its actor receives a report.
     Report,
 }
 
-/// Those that are not of one actor.
+/// Those that are not moves of one actor.
 const MOVES: &[(u64, Move)] = &[
     (30, Move::Route),
     (20, Move::World),
@@ -126,7 +126,7 @@ const MOVES: &[(u64, Move)] = &[
     (30, Move::Report),
 ];
 
-/// All of them.
+/// All moves.
 fn moves() -> Vec<(u64, Move)> {
     let of_actors = each::weights()
         .into_iter()
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         self.finish()
     }
 
-    /// Makes so many steps.
+    /// Makes this number of steps.
     pub(crate) fn go(&mut self, steps: u64) -> Result<(), Violation> {
         for _ in 0..steps {
             self.step += 1;
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Starts the node, which may be cut short by a death of the process.
+    /// Starts the node, which may be cut short by a kill.
     fn try_start(&mut self) -> Result<(), Violation> {
         if self.chance.per_mille(250) {
             let calls = self.chance.below(30);
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
         self.peril.power_cut = false;
         self.peril.synced = Seq(0);
         if self.setting.kind == Kind::Numbers {
-            // Numbers are free to be skipped: this brings the node near the end of its reserve.
+            // Numbers may be skipped: this brings the node near the end of its reserve.
             let now = node.ledger.now();
             let near = RESERVE_STEP / 2 - self.chance.below(40);
             for _ in 0..near {
@@ -351,7 +351,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What this kind of run is about.
+    /// What is special about this kind of run.
     fn special(&mut self) {
         let Some(node) = &mut self.node else { return };
         match self.setting.kind {
@@ -360,7 +360,7 @@ impl<'a> Run<'a> {
             Kind::Crowd => node.actors.lock.post(Workload::crowd(&mut self.chance)),
             Kind::Numbers => {
                 let now = node.ledger.now();
-                // Up to where numbers are short, and hosts wait for the mark that is on its way.
+                // The number up to which numbers are scarce, while hosts wait for the mark in transit.
                 while !node.ledger.is_short() {
                     node.ledger.order(now);
                 }
@@ -391,11 +391,11 @@ impl<'a> Run<'a> {
         }
         self.coverage.disk_full_refusals += refused;
         ensure(refused == 0 || self.was_full, Promise::RoomAgain, || {
-            "a full disk was answered, and the disk was not full".to_owned()
+            "a full disk was reported, but the disk was not full".to_owned()
         })
     }
 
-    /// What the counters say of their bells is true.
+    /// The counters' view of their bells is true.
     pub(crate) fn check_bells(&self) -> Result<(), Violation> {
         let Some(Node { actors, .. }) = &self.node else {
             return Ok(());
@@ -404,7 +404,7 @@ impl<'a> Run<'a> {
         self.world.check_bells(&actors.right.host)
     }
 
-    /// What records say of processes is true.
+    /// The records' view of processes is true.
     pub(crate) fn check_processes(&self) -> Result<(), Violation> {
         let Some(Node { actors, .. }) = &self.node else {
             return Ok(());
@@ -412,7 +412,7 @@ impl<'a> Run<'a> {
         self.world.processes.check(&actors.process.host)
     }
 
-    /// Counts what the world met.
+    /// Adds the world's counts.
     fn count_world(&mut self) {
         let met = &mut self.coverage;
         (met.actions_repeated, met.actions_forgotten) = self.world.met();
@@ -436,7 +436,7 @@ impl<'a> Run<'a> {
         let Some(node) = &mut self.node else {
             return Ok(());
         };
-        // One failed write and one failed sync may be waiting, and each spoils one attempt to prepare a segment.
+        // One failed write and one failed sync may be pending, and each fails one attempt to prepare a segment.
         for _ in 0..3 {
             node.look();
         }
@@ -448,10 +448,10 @@ impl<'a> Run<'a> {
         }
         let (noted, right) = (node.ledger.marked().offset_ms, node.clock.offset_ms());
         ensure(noted.abs_diff(right) <= 1000, Promise::WallNoted, || {
-            format!("the wall clock is {right} ms off node time, and noted is {noted}")
+            format!("the wall clock is {right} ms off node time, but {noted} is recorded")
         })?;
         ensure(bounded || room == Room::Ample, Promise::RoomAgain, || {
-            format!("the disk has space, and the node has {room:?} room")
+            format!("the disk has space, but the node reports {room:?}")
         })
     }
 
@@ -543,13 +543,13 @@ fn waits<R: Reference>(
     actor.watch(ledger, clients.watch(chance))
 }
 
-/// Answers that say that the disk is full.
+/// Counts answers that report a full disk.
 fn refusals<R: Reference>(call: &Call<R>) -> u64 {
     let answers = call.answers.iter().flatten().flatten();
     answers.filter(|reply| R::is_disk_full(reply)).count() as u64
 }
 
-/// Prints what a run does, if that is asked for.
+/// Prints the steps of a run, if requested.
 fn tracing(trace: bool, line: impl FnOnce() -> String) {
     if trace {
         crate::print(&line());

@@ -1,9 +1,9 @@
-//! What a seed says before the first step: policy, sizes, how rough the world is, and which planted fault there is.
+//! The parameters of a seed: policy, sizes, the frequency of faults, and the planted fault, if any.
 
 use crate::chance::Chance;
 use sexton::persist::journal::Sizes;
 
-/// When what was acknowledged is on disk, as in `Fsync`, with steps in the place of time.
+/// When acknowledged data is on disk, as in `Fsync`, with steps in place of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     Always,
@@ -11,14 +11,14 @@ pub(crate) enum Policy {
     Never,
 }
 
-/// What becomes of the power when the process dies inside of a call to the disk.
+/// What happens to the power when the process is killed in a call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Power {
     ByChance,
     Stays,
-    /// It goes, and with it all that was not synced.
+    /// It is cut, and everything unsynced may be lost.
     TakesAll,
-    /// It goes just after all has reached the disk.
+    /// It is cut just after everything has reached the disk.
     TakesNothing,
 }
 
@@ -28,13 +28,13 @@ pub(crate) enum Kind {
     Plain,
     /// Records of more than one part.
     Long,
-    /// Numbers near the end of what is reserved.
+    /// Numbers near the end of the reserved range.
     Numbers,
-    /// More entries due at once than one turn takes.
+    /// More entries due at the same time than one turn handles.
     Crowd,
 }
 
-/// A fault in the simulation's own wiring, to show that the checkers see it.
+/// A fault in the simulation's own wiring, to show that the checkers detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plant {
     LyingSync,
@@ -44,105 +44,105 @@ pub(crate) enum Plant {
     TickNotJournaled,
     PoisonApplied,
     TimeGoesBack,
-    /// Jobs are deleted, and no record says so.
+    /// Jobs are deleted without a record.
     DeleteNotJournaled,
-    /// A delay or a claim ends, and no record says so.
+    /// A delay or a claim ends without a record.
     JobTickNotJournaled,
-    /// What queues answer waits for nothing.
+    /// Answers of queues do not wait for the journal.
     QueueAnswersEarly,
-    /// Whoever had a job once may still say that it is done.
+    /// A former holder of a job may still complete it.
     AckedByStaleClaim,
-    /// A job that is cancelled stays with whoever has it, and its claim lasts on.
+    /// A cancelled job stays with its worker, and its claim continues.
     CancelledRunsOn,
-    /// A start knows nothing of what was claimed from throttled queues.
+    /// A start forgets what was claimed from throttled queues.
     ThrottleForgotten,
-    /// Nobody who waits for a job is known to.
+    /// Clients that wait for a job are forgotten.
     WaiterForgotten,
-    /// A start says that no numbers were passed over.
+    /// A start records that no numbers were skipped.
     NothingPassedOver,
-    /// Segments go on the word of a slot that is not sealed yet.
+    /// Segments are removed because of a slot that is not sealed yet.
     TrimBeforeSeal,
-    /// Segments go that the older slot needs.
+    /// Segments are removed that the older slot needs.
     TrimToNewer,
-    /// A slot is sealed whose files are not synced.
+    /// A slot is sealed although its files are not synced.
     SealBeforeSync,
     /// A slot is sealed before the journal is known to reach as far.
     SealBeforeMark,
-    /// A slot is written under its old seal.
+    /// A slot is written while its old seal exists.
     SealKept,
-    /// Pages are copied as they are, not as they were at the watermark.
+    /// Pages are copied as they are now, not as they were at the watermark.
     CopiedLate,
-    /// Pages that changed since the slot was written last are left out.
+    /// Pages that changed since the slot was last written are left out.
     LeftOut,
-    /// Something is done in the world before its cause is durable.
+    /// An action is performed before its cause is durable.
     ActionBeforeSync,
-    /// What a crash swallowed on its way to the world is never stated again.
+    /// An action that a crash lost in transit is never stated again.
     ActionNotRestated,
     /// A port performs an attempt again.
     ActedTwice,
     /// The completion of an older attempt is taken for that of the newest.
     CompletionOfOlder,
-    /// Every other tell of one actor gets lost, and no restart makes it good.
+    /// Every other tell of one actor gets lost, and no restart repairs it.
     TellLost,
-    /// Queues are not told which processes are gone.
+    /// Queues are not notified which processes are gone.
     GoneLost,
-    /// Leases are not told which processes are gone.
+    /// Leases are not notified which processes are gone.
     GoneOfPassLost,
-    /// Who has a tree stopped is told at once that it is gone.
+    /// An actor that has a tree stopped is immediately notified that it is gone.
     FenceIsGone,
-    /// What leases say to processes gets lost, however often they say it.
+    /// The leases' messages to processes get lost, however often they are sent.
     LaunchLost,
-    /// A sender is not told that its tell was refused.
+    /// A sender is not notified that its tell was refused.
     RefusedTellForgotten,
-    /// What `resume` stated at a start stays in the host.
+    /// Requests that `resume` stated at a start stay in the host.
     ResumeNotDrained,
-    /// A decision goes by other chance than the log says.
+    /// A decision uses another random number than the log has.
     OtherChance,
-    /// A decision goes by another wall clock than the log says.
+    /// A decision uses another wall clock than the log has.
     OtherWall,
-    /// How a process ended that nobody knows is said to be well.
+    /// An unknown end of a process is reported as a success.
     StatusGuessed,
-    /// A keeper launches again what it is asked for again.
+    /// A keeper launches again when a request is repeated.
     LaunchedTwice,
-    /// What an earlier life of the node follows is not followed by the next.
+    /// Processes that an earlier node followed are not followed by the next.
     FollowNotRestated,
     /// A process of an earlier boot is looked for in this one.
     BootIgnored,
-    /// Whoever has the PID is taken for the process.
+    /// Any process with the PID is taken for the recorded one.
     FoundByPid,
-    /// A tree is thought empty when its leader is gone.
+    /// A tree is taken for empty when its leader is gone.
     TreeOfLeader,
-    /// What cannot be looked at is thought gone.
+    /// A process whose state is unknown is taken for gone.
     UnknownIsGone,
     /// The end of a process is taken for that of another.
     EndOfAnother,
-    /// A keeper is to forget an end that is not durable yet.
+    /// A keeper is told to forget an end that is not durable yet.
     ForgottenEarly,
-    /// A census forgets what is wanted.
+    /// A census forgets the requested launches.
     CensusOfNothing,
-    /// The port is asked to act on what is not durable yet.
+    /// The port is requested to act on entries that are not durable yet.
     ProcessesEarly,
-    /// Time fails to act on a service, and nobody makes good for it.
+    /// Time fails to act on a service, and nothing repairs that.
     ServiceForgotten,
-    /// What an earlier life was to launch for a service is not launched by the next.
+    /// Launches for a service that an earlier node requested are not made by the next.
     RelaunchNotRestated,
-    /// A process of a service is launched beside one that was.
+    /// A process of a service is launched beside an existing one.
     ServiceTwice,
-    /// A process of a service is said to have ended when it was told to.
+    /// A process of a service is reported as ended when it was only told to end.
     StopTakenForEnd,
-    /// A service is said to be ready as soon as it runs.
+    /// A service is reported as ready as soon as it runs.
     ReadyGuessed,
-    /// A service is stopped, and no record says so.
+    /// A service is stopped without a record.
     ServiceStopNotJournaled,
-    /// A service that ended is to wait, and the record says that it is not.
+    /// A service that ended must wait, but the record has no wait.
     BackoffForgotten,
-    /// Tasks are not told which processes are gone.
+    /// Tasks are not notified which processes are gone.
     GoneOfTaskLost,
-    /// What tasks say to processes gets lost, however often they say it.
+    /// The tasks' messages to processes get lost, however often they are sent.
     LaunchOfTaskLost,
-    /// Locks that attempts give back are not.
+    /// Locks that attempts release stay held.
     LockKept,
-    /// A process that no attempt has speaks for one that is live.
+    /// A process without an attempt reports for one that is live.
     SavedByStale,
     /// A burst begins beside a live attempt of the same work id.
     WorkTwice,
@@ -152,15 +152,15 @@ pub(crate) enum Plant {
     GroupOverLimit,
     /// A burst begins although its group is hard-paused.
     HardPauseIgnored,
-    /// A task that was woken during its burst waits all the same.
+    /// A task that was woken during its burst waits anyway.
     WakeLost,
-    /// A task is failed without a cause.
+    /// A task fails without a cause.
     ReasonLost,
-    /// An attempt is over and keeps its thread.
+    /// An attempt ends and keeps its thread.
     ThreadLeaked,
     /// A burst begins on a server that is disabled.
     DisabledServerUsed,
-    /// A report that an attempt repeats, since the answer was lost, is taken again.
+    /// A report that an attempt repeats because the answer was lost is applied again.
     ReportTwice,
 }
 
@@ -238,7 +238,7 @@ impl Plant {
     }
 }
 
-/// What a seed says.
+/// The parameters of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) seed: u64,
@@ -250,12 +250,12 @@ pub(crate) struct Setting {
     pub(crate) keys: u64,
     pub(crate) owners: u64,
     pub(crate) ttl_max: u64,
-    /// Of a thousand steps, how many go wrong.
+    /// The number of faults in a thousand steps.
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) panics: u64,
     pub(crate) power: Power,
-    /// Of a thousand steps, how many go to checkpoints.
+    /// The number of steps of a thousand that go to checkpoints.
     pub(crate) checkpoints: u64,
     /// Bytes of pages copied in one step.
     pub(crate) slice_bytes: usize,
@@ -306,21 +306,21 @@ impl Setting {
 
     /// The same with a planted fault.
     pub(crate) fn planted(seed: u64, plant: Plant) -> Self {
-        // What nobody saw may be given again; so numbers repeat only where an answered grant can be lost.
+        // Answers that no client received may be issued again; so numbers repeat only where an answered grant can be lost.
         let policy = if matches!(plant, Plant::TokenTwice | Plant::NothingPassedOver) {
             Policy::Never
         } else {
             Policy::Always
         };
         let checkpoints = if plant == Plant::SealBeforeMark {
-            // A crash has to come between the seal and its mark: the more seals, the sooner.
+            // A crash has to fall between the seal and its mark: the more seals, the sooner.
             300
         } else if plant.is_of_checkpoints() {
             90
         } else {
             0
         };
-        // What goes wrong among processes that live for long needs a node that does.
+        // Faults among long-lived processes need a long-lived node.
         let is_slow = matches!(
             plant,
             Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone

@@ -1,6 +1,6 @@
-//! Judges the slots: each gives the full state alone, and what is damaged is told and made good, or refused.
+//! Checks the slots: each gives the full state alone, and damage is reported and repaired, or the start is refused.
 //!
-//! Works on copies of the disk: what is tried out here does not happen to the node.
+//! Works on copies of the disk, so the checks do not affect the node.
 
 use crate::chance::Chance;
 use crate::check::{Read, read};
@@ -16,10 +16,10 @@ use sexton::persist::snapshots::{FOLDER, Seal, SlotId, SlotStatus, Slots};
 use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
 use std::sync::Arc;
 
-/// What a recovery came to, and the digest of each actor.
+/// The result of a recovery, and the digest of each actor.
 type Recovered = Result<(Past, Vec<Digest>), RecoveryError>;
 
-/// Recovers what a disk holds.
+/// Recovers the content of a disk.
 fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
     let stores = Arc::new(SimStores::new(disk, Chance::of(disk.operations())));
     let slots = Slots::new(Arc::new(disk.clone()), Arc::clone(&stores) as _);
@@ -31,12 +31,12 @@ fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
         Scope::default(),
     );
     ensure(stores.spoiled() == 0, Promise::Sealed, || {
-        "a store was opened whose files are not what was written".to_owned()
+        "a store was opened whose files had changed".to_owned()
     })?;
     Ok(past.map(|past| (past, replicas.digests())))
 }
 
-/// The slots that a start could rely on, with their seals.
+/// The slots that a start could use, with their seals.
 pub(crate) fn whole(disk: &SimDisk) -> Vec<(SlotId, Seal)> {
     let stores = Arc::new(SimStores::new(disk, Chance::of(0)));
     let slots = Slots::new(Arc::new(disk.clone()), stores);
@@ -54,12 +54,12 @@ pub(crate) fn is_journal_whole(disk: &SimDisk) -> bool {
     ordinals.first().is_none_or(|first| *first == 1)
 }
 
-/// Words that speak of a slot.
+/// Text that mentions a slot.
 pub(crate) fn speaks_of(words: &str, slot: SlotId) -> bool {
     words.starts_with(&format!("snapshot {slot} "))
 }
 
-/// Each slot, without the other, gives this state.
+/// Each slot alone gives this state.
 pub(crate) fn check_alone(
     disk: &SimDisk,
     digests: &[Digest],
@@ -70,7 +70,7 @@ pub(crate) fn check_alone(
         copy.erase(&slot.other().seal());
         let what = match recovered(&copy)? {
             Ok((Past { snapshot, .. }, _)) if snapshot.as_ref().map(|it| it.0) != Some(slot) => {
-                "it does not read".to_owned()
+                "it is unreadable".to_owned()
             }
             Ok((_, found)) if found == digests => {
                 coverage.slots_checked_alone += 1;
@@ -87,7 +87,7 @@ pub(crate) fn check_alone(
     Ok(())
 }
 
-/// Spoils a file of a slot, or its seal: a bit, the end, or all of it. False if there is nothing to spoil.
+/// Damages a file of a slot, or its seal: a bit, the end, or all of it. False if there is nothing to damage.
 pub(crate) fn spoil(disk: &SimDisk, slot: SlotId, chance: &mut Chance) -> bool {
     let files = disk.tree(FOLDER).unwrap_or_default();
     let folder = format!("{slot}/");
@@ -113,8 +113,8 @@ pub(crate) fn spoil(disk: &SimDisk, slot: SlotId, chance: &mut Chance) -> bool {
     true
 }
 
-/// Spoils slots of a copy, one or both: the state is the same and the damage told, or the start is refused because
-/// nothing has that state any more.
+/// Damages slots of a copy, one or both: the state is the same and the damage is reported, or the start is refused because
+/// that state cannot be had any more.
 pub(crate) fn check_damage(
     disk: &SimDisk,
     chance: &mut Chance,
@@ -141,26 +141,26 @@ pub(crate) fn check_damage(
     match recovered(&copy)? {
         Ok((past, found)) => {
             ensure(found == expected, Promise::DamageNamed, || {
-                format!("with {spoiled:?} spoiled, digests are {found:?}, not {expected:?}")
+                format!("with {spoiled:?} damaged, digests are {found:?}, not {expected:?}")
             })?;
             let is_told = |slot: &&SlotId| past.mended.iter().any(|it| speaks_of(it, **slot));
             match spoiled.iter().find(|slot| !is_told(slot)) {
-                Some(slot) => Err(named(format!("nobody said that slot {slot} is spoiled"))),
+                Some(slot) => Err(named(format!("the damage of slot {slot} was not reported"))),
                 None => Ok(()),
             }
         }
-        Err(error) if left => Err(named(format!("with {spoiled:?} spoiled: {error}"))),
+        Err(error) if left => Err(named(format!("with {spoiled:?} damaged: {error}"))),
         Err(RecoveryError::Lost { .. }) => {
             coverage.losses_refused += 1;
             Ok(())
         }
         Err(error) => Err(named(format!(
-            "with {spoiled:?} spoiled, it only said: {error}"
+            "with {spoiled:?} damaged, it only reported: {error}"
         ))),
     }
 }
 
-/// Ends the log of a copy before what the newest slot says that it had: never less without a word.
+/// Cuts the log of a copy before the number that the newest slot says it had reached: this must be reported.
 pub(crate) fn check_short(
     disk: &SimDisk,
     chance: &mut Chance,
@@ -181,11 +181,11 @@ pub(crate) fn check_short(
     copy.blank(&segment::name(ordinal), offset);
     coverage.journals_cut_short += 1;
     ensure(recovered(&copy)?.is_err(), Promise::DamageNamed, || {
-        format!("the log was cut before {mark}, and nobody said so")
+        format!("the log was cut before {mark}, which was not reported")
     })
 }
 
-/// Where some record begins that stands no later than `mark`.
+/// The start of some record that is not after `mark`.
 fn a_place_before(disk: &SimDisk, mark: Seq, chance: &mut Chance) -> Option<(u64, usize)> {
     let Read { opening, .. } = read(disk);
     let begin = Begin {

@@ -1,10 +1,9 @@
-//! A store for slots on the simulated disk that is as hard to live with as sled: what was measured of that decides
-//! what this one does.
+//! A store for slots on the simulated disk that is as difficult as sled: it behaves as sled was measured to behave.
 //!
-//! Several files, one of them in a folder below, which grow and come and go; writes in pieces, whenever it likes; never
-//! a sync; more writes when it is closed, and when it is opened again, up to twice. What it cannot read it refuses, or
-//! loses, or garbles without a word, and counts: nobody may give it a store that it did not close itself. Never here:
-//! any knowledge of pages and seals.
+//! It has several files, one of them in a subdirectory, which grow, appear and disappear; it writes in parts, at any time, and
+//! never syncs; it writes again when it is closed, and when it is opened again, up to twice. What it cannot read it refuses,
+//! loses or garbles silently, and counts: no node may give it a store that it did not close itself. It knows nothing about
+//! pages and seals.
 
 use crate::chance::Chance;
 use crate::disk::SimDisk;
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const CONFIG: &[u8] = b"a store of the simulation";
-/// Files grow by so much.
+/// Files grow in steps of this size.
 const GROWTH_BYTES: usize = 512;
 /// A longer value has a file of its own.
 const VALUE_BYTES_MAX: usize = 200;
@@ -52,7 +51,7 @@ impl SimStores {
         }
     }
 
-    /// How often a store was opened whose files were not what was written.
+    /// How often a store was opened whose files were not as it had written them.
     pub(crate) fn spoiled(&self) -> u64 {
         self.shared.spoiled.load(Ordering::Relaxed)
     }
@@ -76,17 +75,17 @@ impl Stores for SimStores {
     }
 }
 
-/// What the newest `about` file says. It is written anew, under another name, whenever it changes.
+/// The content of the newest `about` file. Each change writes a new one, under another name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct About {
-    /// Which `about` file this is.
+    /// The number of this `about` file.
     edition: u32,
-    /// Which `log` file holds the items.
+    /// The `log` file that holds the items.
     log: u32,
     /// How much of that file is used.
     used: u32,
     items: u32,
-    /// Openings after which nothing changes any more.
+    /// The number of openings after which nothing changes any more.
     unsettled: u32,
 }
 
@@ -125,10 +124,10 @@ struct SimStore {
     shared: Arc<Shared>,
     folder: String,
     items: Items,
-    /// Items that stand in memory only.
+    /// Items that are in memory only.
     waiting: Vec<Vec<u8>>,
     about: About,
-    /// Something was put since it was opened.
+    /// Whether something was put since it was opened.
     changed: bool,
 }
 
@@ -162,7 +161,7 @@ impl SimStore {
         self.write_about()
     }
 
-    /// What happens to whoever opens a store whose files are not what was written.
+    /// The effect of opening a store whose files are not as it had written them.
     fn spoil(&mut self, how: &str) -> Result<(), PersistError> {
         self.shared.spoiled.fetch_add(1, Ordering::Relaxed);
         match lock(&self.shared.chance).below(3) {
@@ -187,7 +186,7 @@ impl SimStore {
         read.max_by_key(|about| about.edition)
     }
 
-    /// The items of the log, as far as it reads.
+    /// The items of the log, as far as it is readable.
     fn parse(&self) -> Items {
         let log = self.bytes(&format!("log.{}", self.about.log));
         let mut rest = log.get(..self.about.used as usize).unwrap_or(&log);
@@ -213,7 +212,7 @@ impl SimStore {
         (sum(key, &value) == crc).then(|| (key.to_vec(), value, size))
     }
 
-    /// Writes what waits, in pieces that need not end where an item does.
+    /// Writes pending data, in parts that need not end where an item does.
     fn flush(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         for key in std::mem::take(&mut self.waiting) {
@@ -236,9 +235,9 @@ impl SimStore {
         Ok(())
     }
 
-    /// Lays an item out for the log. A long value goes to a file of its own.
+    /// Encodes an item for the log. A long value goes to a file of its own.
     fn lay_out(&self, key: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
-        let value = self.items.get(key).expect("what waits was put");
+        let value = self.items.get(key).expect("a waiting job was put before");
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("items are short");
         let (inside, outside) = if value.len() > VALUE_BYTES_MAX {
             let name = format!(
@@ -259,7 +258,7 @@ impl SimStore {
         Ok(())
     }
 
-    /// Tidies up, as a store does that is opened after it was changed: first everything moves to a new log.
+    /// Cleans up, like a store that is opened after it was changed: first everything moves to a new log.
     fn settle(&mut self) -> io::Result<()> {
         if self.about.unsettled > 1 {
             let old = self.disk.tree(&self.folder)?;
@@ -346,7 +345,7 @@ impl Drop for SimStore {
     }
 }
 
-/// Says of a value that the log has the name of its file only.
+/// Marks a value as the name of a file.
 const OUTSIDE: u32 = 1 << 31;
 
 fn sum(key: &[u8], value: &[u8]) -> u32 {

@@ -1,4 +1,4 @@
-//! The rules of the Supervisor a second time: it counts, and in a run it always says to restart.
+//! A second implementation of the Supervisor's rules: it counts, and in a run its verdict is always to restart.
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
@@ -90,7 +90,7 @@ impl Reference for Supervisor {
         let view = machine.view();
         (view == self.records)
             .then_some(())
-            .ok_or_else(|| format!("panics are {view:?}, where {:?} is right", self.records))
+            .ok_or_else(|| format!("panics are {view:?}, expected {:?}", self.records))
     }
 
     fn origin(_panicked: &Panicked) -> Origin {

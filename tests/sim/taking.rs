@@ -1,4 +1,4 @@
-//! What a run does with checkpoints: takes them between all its other moves, and damages a slot while the node is down.
+//! Checkpoints in a run: takes them between all other moves, and damages a slot while no node is running.
 
 use crate::checkpoint::{Stage, Step};
 use crate::node::Stopped;
@@ -10,7 +10,7 @@ use sexton::persist::journal::segment;
 use sexton::persist::snapshots::{BySlot, SlotId};
 use sexton::spine::checkpoint::slot_to_write;
 
-/// What was done to a slot behind the node's back.
+/// What was done to a slot while no node was running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Harm {
     #[default]
@@ -20,7 +20,7 @@ pub(crate) enum Harm {
     Done,
 }
 
-/// Which call to the disk a process may die in.
+/// The calls to the disk in which a process may be killed.
 #[derive(Clone, Copy)]
 enum Call {
     None,
@@ -30,15 +30,15 @@ enum Call {
     Seal,
 }
 
-/// How often one is begun, where there is none, of a thousand times that it could be.
+/// How often one is begun, per thousand opportunities.
 const BEGINS: u64 = 120;
-/// How often it is gone through without a pause, of a thousand steps.
+/// How often one is taken without a pause, per thousand steps.
 const HURRIES: u64 = 40;
-/// Steps in which a checkpoint must have come to its end.
+/// The number of steps within which a checkpoint must have ended.
 const STEPS_MAX: u32 = 10_000;
 
 impl Run<'_> {
-    /// Goes on with a checkpoint, or begins one now and then.
+    /// Continues a checkpoint, or begins one now and then.
     pub(crate) fn come_to_snapshots(&mut self) -> Result<(), Violation> {
         let idle = self.node.as_ref().is_some_and(|node| !node.amid);
         if idle && !self.chance.per_mille(BEGINS) {
@@ -50,7 +50,7 @@ impl Run<'_> {
         self.take_snapshot()
     }
 
-    /// Goes on with a checkpoint, or begins one.
+    /// Continues a checkpoint, or begins one.
     fn take_snapshot(&mut self) -> Result<(), Violation> {
         let Some(node) = &mut self.node else {
             return Ok(());
@@ -113,7 +113,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The slot that is being written was removed, or not.
+    /// The slot that is being written may have been removed.
     fn harm_is_uncertain(&mut self, sealed: BySlot<Option<Seq>>) {
         let harm = &mut self.harm[slot_to_write(sealed)];
         if *harm == Harm::Done {
@@ -137,13 +137,10 @@ impl Run<'_> {
             }
             self.release()?;
         }
-        Err(Violation::new(
-            Promise::Answered,
-            "a checkpoint never comes to its end",
-        ))
+        Err(Violation::new(Promise::Answered, "a checkpoint never ends"))
     }
 
-    /// Something may happen to a slot while the node is down, as long as the state can be had without it.
+    /// May damage a slot while no node is running, as long as the state can be recovered without it.
     pub(crate) fn while_slots_rest(&mut self) -> Result<(), Violation> {
         if self.chance.per_mille(400) {
             snapshots::check_damage(&self.disk, &mut self.chance, &mut self.coverage)?;
@@ -165,13 +162,13 @@ impl Run<'_> {
             _ => return,
         };
         if snapshots::spoil(&self.disk, slot, &mut self.chance) {
-            self.say(|| format!("slot {slot} is spoiled"));
+            self.say(|| format!("slot {slot} is damaged"));
             self.coverage.slots_damaged_for_good += 1;
             self.harm[slot] = Harm::Done;
         }
     }
 
-    /// A node has started: every slot that is not whole was damaged, or being written, and is spoken of.
+    /// Called when a node has started: every incomplete slot was damaged, or being written, and is reported.
     pub(crate) fn check_slots(&mut self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -191,7 +188,7 @@ impl Run<'_> {
                     return Err(Violation::new(Promise::Sealed, words));
                 }
                 (None, Harm::Done) => {
-                    let what = format!("nobody said that slot {slot} is spoiled");
+                    let what = format!("the damage of slot {slot} was not reported");
                     return Err(Violation::new(Promise::DamageNamed, what));
                 }
                 (None, Harm::Perhaps) => *harm = Harm::None,
@@ -205,14 +202,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// With both slots written anew, the disk holds what is needed and nothing else.
+    /// With both slots rewritten, the disk holds what is needed and nothing else.
     pub(crate) fn check_files(&mut self) -> Result<(), Violation> {
         for _ in SlotId::ALL {
             self.take_whole_snapshot()?;
         }
         let whole = snapshots::whole(&self.disk);
         ensure(whole.len() == 2, Promise::NoLeak, || {
-            format!("only {} slots are whole after two checkpoints", whole.len())
+            format!(
+                "only {} slots are complete after two checkpoints",
+                whole.len()
+            )
         })?;
         let ordinals = segment::ordinals(&self.disk).unwrap_or_default();
         let older = whole.iter().map(|(_, seal)| seal.manifest.begun).min();
@@ -230,7 +230,7 @@ impl Run<'_> {
             }
         }
         ensure(files.is_empty(), Promise::NoLeak, || {
-            format!("nobody needs {files:?}")
+            format!("unneeded files: {files:?}")
         })?;
         self.coverage.disks_without_a_leak += 1;
         Ok(())

@@ -1,4 +1,4 @@
-//! Watches the records on their way to the journal: numbers are given once in the life of a disk, time goes forward.
+//! Watches the records in transit to the journal: numbers are issued once in the life of a disk, and time never goes back.
 
 use crate::coverage::Coverage;
 use crate::violation::{Promise, Violation, ensure};
@@ -7,11 +7,11 @@ use sexton::ids::Seq;
 use sexton::persist::format::{Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Part};
 use sexton::persist::mark::Mark;
 
-/// What was seen on any node that ran on this disk.
+/// What was observed on any node that ran on this disk.
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
-    /// The largest number of an entry or of a poisoned message, also of those that a crash took. The numbers of
-    /// marks are in nobody's hands: those that a crash took at a start may come again.
+    /// The largest number of an entry or of a poisoned message, including those that a crash removed. The numbers of
+    /// marks are not shown to any client: those that a crash removed at a start may be issued again.
     given: Seq,
     last: Seq,
     last_at: Timestamp,
@@ -22,7 +22,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// A node starts on what is left of the log.
+    /// A node starts on the remaining log.
     pub(crate) fn start(&mut self, last: Seq, last_at: Timestamp) {
         self.last = last;
         self.last_at = last_at;
@@ -51,17 +51,17 @@ impl Tap {
         if kind != Kind::Mark {
             ensure(seq > self.given, Promise::GivenOnce, || {
                 format!(
-                    "number {seq} is handed out again, {} was before",
+                    "number {seq} is issued again, {} was issued before",
                     self.given
                 )
             })?;
             self.given = seq;
         }
         ensure(seq > self.last, Promise::GivenOnce, || {
-            format!("record {seq} behind {}", self.last)
+            format!("record {seq} after {}", self.last)
         })?;
         ensure(at >= self.last_at, Promise::TimeForward, || {
-            format!("record {seq} at {at}, behind one at {}", self.last_at)
+            format!("record {seq} at {at}, after one at {}", self.last_at)
         })?;
         self.last = seq;
         self.last_at = at;
@@ -78,7 +78,7 @@ impl Tap {
         }
     }
 
-    /// Adds what was seen to the coverage. Every start reserves too.
+    /// Adds the counts to the coverage. Every start reserves, too.
     pub(crate) fn count(&self, coverage: &mut Coverage) {
         coverage.long_records += self.long_records;
         coverage.clock_marks += self.clock_marks;

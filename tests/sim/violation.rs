@@ -1,85 +1,85 @@
-//! A promise that was broken, and what shows it.
+//! A broken promise, and the evidence.
 
 use std::fmt;
 
-/// Which promise.
+/// The promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// Acknowledged means kept.
+    /// Acknowledged changes are kept.
     Kept,
     /// A read shows only what is kept.
     ShownIsKept,
-    /// Every reply is right at its place in the log.
+    /// Every reply is right at its position in the log.
     RepliesRight,
-    /// Every entry follows from the rules at its place in the log.
+    /// Every entry follows from the rules at its position in the log.
     EntriesRight,
-    /// A token or number is given once.
+    /// A token or number is issued once.
     GivenOnce,
     /// Time in the log never goes back.
     TimeForward,
-    /// The log knows how far the wall clock is from node time.
+    /// The log records how far the wall clock is from node time.
     WallNoted,
     /// The same log gives the same state.
     SameState,
-    /// Deciding again gives what was decided.
+    /// Deciding again gives the same outcome.
     DecidedAgain,
-    /// A sealed slot is whole after any crash, and only such a one is given to the store.
+    /// A sealed slot is complete after any crash, and only a complete one is given to the store.
     Sealed,
-    /// Either slot and the journal behind it give the full state.
+    /// Either slot, with the journal after it, gives the full state.
     Spare,
-    /// Nothing is left lying about on the disk.
+    /// Nothing is left over on the disk.
     NoLeak,
-    /// A disk that only lost what it may lose gives a start.
+    /// A start succeeds on a disk that only lost what it may lose.
     Starts,
-    /// Damage is named, and never becomes state.
+    /// Damage is reported, and never becomes state.
     DamageNamed,
-    /// What is told has a cause in the log, and arrives in the end.
+    /// Every tell has a cause in the log, and arrives eventually.
     Told,
-    /// What is done in the world stands in the log, is done in the end, and is taken for done only then.
+    /// Every action has its cause in the log, is performed eventually, and counts as done only then.
     ActedOnIt,
     /// An attempt is performed once.
     ActedOnce,
     /// An attempt is launched once.
     LaunchedOnce,
-    /// What is said of the end of a process is so, and what nobody knows is not said.
+    /// The reported end of a process is true, and an unknown end is not reported as known.
     EndTrue,
-    /// A service runs once in each of its places.
+    /// Each instance of a service runs once.
     OneEach,
-    /// A service is as it is to be once all has come to rest, or waits for what is to come.
+    /// Once everything has settled, a service is in its intended state, or waits for something that will happen.
     KeptUp,
-    /// What is said to be ready has said so.
+    /// A service that is shown as ready has reported so.
     ReadyTrue,
-    /// A tree that was stopped is empty when that is said.
+    /// A stopped tree is empty when that is reported.
     TreeEmpty,
-    /// What is said to live lives, once all has come to rest.
+    /// Once everything has settled, processes recorded as running are alive.
     Reconciled,
-    /// What is bound to a process ends with it, once all has come to rest.
+    /// Once everything has settled, rights that are bound to a process have ended with it.
     EndsWithOwner,
-    /// What is said to be gone is gone.
+    /// What is reported as gone is gone.
     GoneTrue,
-    /// Nothing gets a signal but what is meant.
+    /// Signals reach only the intended processes.
     NoStranger,
-    /// Whoever waits is woken when it is so, and only then.
+    /// Waiting clients are woken when their condition holds, and only then.
     Woken,
-    /// Of a task, and of a work id, one attempt is live.
+    /// A task, and a work id, has at most one live attempt.
     OneAttempt,
     /// A thread of a server has one attempt, and is free again when that has ended.
     ThreadOwned,
     /// What an operator holds back does not begin.
     HeldBack,
-    /// Nobody but the attempt that is live says how far its task is.
+    /// Only the live attempt reports for its task.
     OnlyTheLive,
     /// A task that was woken does not wait.
     WakeKept,
-    /// A task that failed says why.
+    /// A task that failed has a reason.
     Reasoned,
-    /// What is under way has an attempt that lives, once all has come to rest.
+    /// Once everything has settled, a task in progress has a live attempt.
     UnderWay,
-    /// Everything asked is answered in the end.
+    /// Every request is answered eventually.
     Answered,
-    /// A freed disk takes additions again.
+    /// A freed disk accepts additions again.
     RoomAgain,
-    /// No panic but the planted ones.
+    /// There are no panics except planted ones.
     NoPanic,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Fails with a promise and its words unless it holds.
+/// Fails with a promise and a message unless the condition holds.
 pub(crate) fn ensure(
     holds: bool,
     promise: Promise,

@@ -1,8 +1,8 @@
-//! Follows one actor through the log of one life of the node, beside what its clients saw.
+//! Follows one actor through the log of one life of the node, and compares it with what its clients observed.
 //!
-//! Entries are the places: a reply that says that something changed must belong to the next entry of a client; one
-//! that says that nothing did, and each answer to a query, must be right somewhere between the entries around it, and
-//! never while something is due. The reference says what is right. Deciding again must give what was decided.
+//! Entries are the positions: a reply that reports a change must belong to the next entry of a client; one that reports no
+//! change, and each answer to a query, must be right somewhere between the entries around it, and never while something is
+//! due. The reference tells what is right. Deciding again must give the same outcome.
 
 use crate::actor::{Ask, Call, Wait};
 use crate::coverage::Coverage;
@@ -19,7 +19,7 @@ use sexton::spine::receipts;
 use sexton::spine::recovery::{EntryOf, Recovering as _, Replica};
 use std::collections::BTreeMap;
 
-/// A record of the log, kept.
+/// A record of the log, copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) seq: Seq,
@@ -45,13 +45,13 @@ impl Kept {
 /// The reference of an actor, and a second machine that decides again.
 pub(crate) struct Witness<R: Reference> {
     pub(crate) reference: R,
-    /// What the marks so far come to.
+    /// The combined effect of the marks so far.
     marked: Marked,
     shadow: Replica<R::Machine>,
     done: Requests<R>,
 }
 
-/// What the log has under each key: the newest entry, and the reply to it.
+/// The newest entry under each key, and its reply.
 type Requests<R> = BTreeMap<u128, (Stamp, ReplyOf<R>)>;
 
 impl<R: Reference> Default for Witness<R> {
@@ -70,8 +70,8 @@ impl<R: Reference> Witness<R> {
         self.shadow.digest()
     }
 
-    /// Follows the log. Calls whose answers saw more than what `survived` are as good as unanswered. Waits that were
-    /// answered are put into `waits`, and those that were right to be are taken out.
+    /// Follows the log. Calls whose answers depend on more than `survived` count as unanswered. Answered waits are put into
+    /// `waits`, and those that were rightly answered are taken out.
     pub(crate) fn follow(
         &mut self,
         log: &[Kept],
@@ -91,7 +91,7 @@ impl<R: Reference> Witness<R> {
         for kept in log {
             match kept.kind {
                 Kind::Mark if let Some(mark) = kept.as_mark() => {
-                    // What was answered before the clock stepped is right by the clock of before.
+                    // An answer from before a clock step is right by the clock of that time.
                     cursor.settle((&self.reference, &self.done), kept.seq);
                     self.marked.apply(&mark);
                     self.reference.go_by(&self.marked);
@@ -127,7 +127,7 @@ impl<R: Reference> Witness<R> {
         Ok(())
     }
 
-    /// Drops the waits that are right to have been answered in this state.
+    /// Removes the waits that may rightly have been answered in this state.
     fn justify(&self, waits: &mut Vec<&Wait<R>>) {
         waits.retain(|wait| {
             wait.answer.is_none() || self.reference.wakes(&wait.watch) != wait.answer
@@ -194,7 +194,7 @@ pub(crate) fn decode<T: serde::de::DeserializeOwned>(kept: &Kept) -> Result<T, V
     })
 }
 
-/// The next item of the history that has not found its place yet.
+/// The next item of the history that has no position yet.
 struct Cursor<'a, R: Reference> {
     calls: &'a [Call<R>],
     survived: Seq,
@@ -204,10 +204,10 @@ struct Cursor<'a, R: Reference> {
     refusals: u64,
 }
 
-/// What the log comes to here: the reference, and what was done under which key.
+/// The state of the log here: the reference, and what was done under each key.
 type LogPosition<'r, R> = (&'r R, &'r Requests<R>);
 
-/// Whether what was done by this entry is known at this time.
+/// Whether the result of this entry is still remembered at this time.
 fn is_known(entry: Stamp, at: Timestamp) -> bool {
     entry.at.plus_seconds(receipts::SECONDS) > at
 }
@@ -215,7 +215,7 @@ fn is_known(entry: Stamp, at: Timestamp) -> bool {
 /// The next item.
 enum Next<'a, R: Reference> {
     End,
-    /// Nobody knows what came of this call, nor of anything behind it that was not answered either.
+    /// The result of this call, and of all later unanswered ones, is unknown.
     Unknown(&'a Call<R>),
     Item(&'a Call<R>, &'a Ask<R>, &'a Answer<ReplyOf<R>>),
 }
@@ -237,7 +237,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// An entry or a poisoned message (with no reply) stands in the log here.
+    /// Called for an entry or a poisoned message (with no reply) in the log.
     fn meet(
         &mut self,
         here: LogPosition<'_, R>,
@@ -252,7 +252,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         loop {
             match self.next() {
                 Next::End => {
-                    let what = format!("entry {seq}, {message:?}, was asked for by nobody");
+                    let what = format!("entry {seq}, {message:?}, was sent by no client");
                     return Err(Violation::new(Promise::EntriesRight, what));
                 }
                 Next::Unknown(call) if call.saw < seq => {
@@ -276,7 +276,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// Finds the place of items that changed nothing, as far as they are right in this state.
+    /// Finds positions for items that changed nothing, as far as they are right in this state.
     fn settle(&mut self, here: LogPosition<'_, R>, before: Seq) {
         while let Next::Item(call, ask, answer) = self.next() {
             if call.from >= before || !is_right(here, call.at, ask, answer) {
@@ -290,7 +290,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// The life of the node, or the log, ends here.
+    /// Called at the end of the life of the node, or of the log.
     fn end(&mut self, here: LogPosition<'_, R>) -> Result<(), Violation> {
         self.settle(here, Seq(u64::MAX));
         loop {
@@ -308,7 +308,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
     }
 }
 
-/// Whether this answer, which says that nothing changed, is right in this state at this time.
+/// Whether this answer, which reports no change, is right in this state at this time.
 fn is_right<R: Reference>(
     (reference, done): LogPosition<'_, R>,
     at: Timestamp,
@@ -320,7 +320,7 @@ fn is_right<R: Reference>(
     }
     match (ask, answer) {
         (Ask::Query(query), answer) => reference.is_answer(query, at, answer),
-        // A message that panicked stands in the log, as poisoned.
+        // A message that panicked is in the log as poisoned.
         (Ask::Message(_) | Ask::Keyed(..), Err(_)) => false,
         (Ask::Keyed(_, key), Ok(reply))
             if let Some((entry, done)) = done.get(&key.id)
@@ -328,7 +328,7 @@ fn is_right<R: Reference>(
         {
             done == reply
         }
-        // The node refuses for want of space before the machine has a say.
+        // A node with a full disk refuses before the machine decides.
         (Ask::Message(message) | Ask::Keyed(message, _), Ok(reply)) if R::is_disk_full(reply) => {
             R::may_be_refused(message)
         }

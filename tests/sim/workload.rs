@@ -1,4 +1,4 @@
-//! What clients ask of locks: a small world, so that they get in each other's way.
+//! Requests of clients about locks: a small world, so that they collide.
 
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
@@ -17,7 +17,7 @@ pub(crate) struct Workload {
     ttl_max: u64,
     /// Tokens that were shown, the newest last.
     tokens: Vec<Token>,
-    /// Processes that entries may be bound to.
+    /// Processes to which entries may be bound.
     processes: Vec<ProcessId>,
 }
 
@@ -78,7 +78,7 @@ impl Clients<Locks> for Workload {
     }
 }
 
-/// Something that ends with one of these processes.
+/// A binding to one of these processes.
 pub(crate) fn binding(processes: &[ProcessId], chance: &mut Chance) -> Binding {
     let until = *chance.pick(&[Until::Process, Until::Tree]);
     Binding {
@@ -89,7 +89,7 @@ pub(crate) fn binding(processes: &[ProcessId], chance: &mut Chance) -> Binding {
 }
 
 impl Workload {
-    /// These processes have records, or had.
+    /// These processes have a record, or had one.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }
@@ -198,14 +198,14 @@ impl Workload {
         (chance.per_mille(200) && !self.tokens.is_empty()).then(|| *chance.pick(&self.tokens))
     }
 
-    /// What is shown for an entry: its owner, a token, both, or a token alone.
+    /// What identifies an entry in a request: its owner, a token, both, or a token alone.
     fn shown(&self, chance: &mut Chance, owner: Name) -> (Name, Option<Token>) {
         let token = self.token(chance);
         let nameless = token.is_some() && chance.per_mille(500);
         (if nameless { Name::default() } else { owner }, token)
     }
 
-    /// So many locks at once, with one span, that time has too much to do for one turn.
+    /// Many locks in one request, with the same span, so that more is due at one time than one turn handles.
     pub(crate) fn crowd(chance: &mut Chance) -> Vec<Ask<Locks>> {
         let ttl = u16::try_from(chance.within(2, 4)).expect("spans are short");
         (0..1100)

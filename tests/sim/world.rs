@@ -1,7 +1,7 @@
-//! The world that counters act on: bells that are rung. It outlives the node, refuses at times, and forgets.
+//! The external world in which counters act: bells that are rung. It outlives the node, refuses sometimes, and forgets.
 //!
-//! Keeps what a port owes: an attempt is performed once, an older one is ignored, and what was done already is reported
-//! again. The faults of a port are planted here.
+//! Does what a port must do: an attempt is performed once, an older one is ignored, and one that was already performed is
+//! reported again. The faults of a port are planted here.
 
 use crate::chance::Chance;
 use crate::counter::{CounterMachine, CounterMessage, Message};
@@ -19,10 +19,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// A bell: whose, and which.
+/// A bell: its actor, and its counter.
 type Id = (ActorId, u64);
 
-/// What became of an attempt to ring a bell.
+/// The result of an attempt to ring a bell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Asked,
@@ -30,7 +30,7 @@ enum State {
     Refused,
 }
 
-/// Bells, and what was done with them; and the machine that processes run on. Cloning gives another handle on the same
+/// Bells and what was done with them, and the machine on which processes run. Cloning gives another handle on the same
 /// world.
 #[derive(Clone)]
 pub(crate) struct World {
@@ -41,17 +41,17 @@ pub(crate) struct World {
 #[derive(Default)]
 struct Bells {
     plant: Option<Plant>,
-    /// The newest attempt that is known for each.
+    /// The newest known attempt for each bell.
     known: BTreeMap<Id, (Seq, State)>,
     /// How often each attempt was rung.
     rung: BTreeMap<(Id, Seq), u32>,
-    /// Attempts that were asked for and not yet found in the log.
+    /// Attempts that were requested and have not been found in the log yet.
     asked: BTreeSet<(Id, Seq)>,
-    /// What the node is yet to learn.
+    /// Completions that the node has not received yet.
     reports: VecDeque<(Id, Seq, bool)>,
-    /// Verdicts that were let out.
+    /// Verdicts that were released.
     verdicts: Vec<(ActorId, Verdict)>,
-    /// The number with which the life of this node began.
+    /// The first number of this node.
     began: Seq,
     pub(crate) repeated: u64,
     pub(crate) forgotten: u64,
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// A node starts: what the one before was to learn is lost.
+    /// A node starts: completions for the previous one are lost.
     pub(crate) fn start(&self, began: Seq) {
         let mut bells = self.bells.borrow_mut();
         bells.began = began;
@@ -82,7 +82,7 @@ impl World {
         std::mem::take(&mut self.bells.borrow_mut().verdicts)
     }
 
-    /// Does something with a bell that is to be rung: most of the time what was asked for.
+    /// Handles the request to ring a bell: mostly by ringing it.
     pub(crate) fn act(&self, chance: &mut Chance) -> Result<(), Violation> {
         let mut bells = self.bells.borrow_mut();
         let asked = bells
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Rings all that is to be rung; whether there was anything.
+    /// Rings all requested bells; returns whether there were any.
     pub(crate) fn ring_all(&self) -> Result<bool, Violation> {
         let mut bells = self.bells.borrow_mut();
         let asked = bells
@@ -122,7 +122,7 @@ impl World {
         Ok(!asked.is_empty())
     }
 
-    /// The next completion on its way to its actor. Some are lost.
+    /// The next completion for its actor. Some are lost.
     pub(crate) fn report(&self, lossy: Option<&mut Chance>) -> Option<Tell> {
         let mut bells = self.bells.borrow_mut();
         let (id, attempt, refused) = bells.reports.pop_front()?;
@@ -154,7 +154,7 @@ impl World {
         rests && self.processes.is_quiet()
     }
 
-    /// All that was asked for of the world stands in the log, unless a power cut may have taken it.
+    /// Everything that was requested of the world is in the log, unless a power cut may have removed it.
     pub(crate) fn check_asked(
         &self,
         stands: impl Fn(Seq) -> bool,
@@ -165,17 +165,13 @@ impl World {
             ensure(
                 stands(attempt) || may_be_lost(attempt),
                 Promise::ActedOnIt,
-                || {
-                    format!(
-                        "{id:?} was acted on by attempt {attempt}, of which the log has nothing"
-                    )
-                },
+                || format!("{id:?} was acted on by attempt {attempt}, which is not in the log"),
             )?;
         }
         Ok(())
     }
 
-    /// What counters say of their bells is true.
+    /// The counters' view of their bells is true.
     pub(crate) fn check_bells<const ID: u8>(
         &self,
         host: &Host<CounterMachine<ID>>,
@@ -189,13 +185,13 @@ impl World {
             let attempt = ((host.actor(), name.0.into()), counter.attempt);
             let right = !is_done || bells.rung.contains_key(&attempt);
             ensure(right, Promise::ActedOnIt, || {
-                format!("{ID} takes {attempt:?} for rung, which was not")
+                format!("{ID} counts {attempt:?} as rung, which was not")
             })?;
         }
         Ok(())
     }
 
-    /// How often something was asked for again that had been done, and how often something was forgotten.
+    /// How often something was requested again that had been done, and how often something was forgotten.
     pub(crate) fn met(&self) -> (u64, u64) {
         let bells = self.bells.borrow();
         (bells.repeated, bells.forgotten)
@@ -225,15 +221,15 @@ impl Bells {
     }
 
     fn ask(&mut self, id: Id, attempt: Seq) {
-        // What an earlier life asked for is never stated again.
+        // Requests of an earlier node are never stated again.
         if self.plant == Some(Plant::ActionNotRestated) && attempt < self.began {
             return;
         }
         self.asked.insert((id, attempt));
         match self.known.get(&id).copied() {
-            // The node has lost what came after it: it is to ask anew.
+            // The node has lost what came after it: it must request it again.
             Some((known, _)) if known > attempt => self.reports.push_back((id, attempt, true)),
-            // What it forgot is what it was asked for since, and not what it has done.
+            // Only what was requested since is forgotten, not what was done.
             None if self.rung.contains_key(&(id, attempt)) => {
                 self.reports.push_back((id, attempt, false));
             }
@@ -261,7 +257,7 @@ impl<const ID: u8> Port<CounterMachine<ID>> for World {
     }
 }
 
-/// Lets the verdicts of the Supervisor out.
+/// Releases the verdicts of the Supervisor.
 impl Port<sexton::actors::supervisor::SupervisorMachine> for World {
     fn perform(&mut self, action: Action<Verdict>) {
         let actor = u8::try_from(action.id).expect("the id is that of an actor");

@@ -1,4 +1,4 @@
-//! What is on disk: the journal, snapshots with the real store, and directories of every format there was.
+//! Data on disk: the journal, snapshots with the real store, and directories of every earlier format.
 
 #![cfg(feature = "cli")]
 

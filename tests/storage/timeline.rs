@@ -1,4 +1,4 @@
-//! The past of a journal: whatever waypoints there are, any state of it is that of a replay from the beginning.
+//! The past of a journal: whatever waypoints exist, each state is that of a replay from the beginning.
 
 use crate::daemon;
 use crate::directory::{make, request, settings};
@@ -25,7 +25,7 @@ const CLOSE: Bounds = Bounds {
 
 type Digests = BTreeMap<String, String>;
 
-/// A timeline of a directory, and where it copies snapshots to.
+/// A timeline of a directory, and the directory to which it copies snapshots.
 fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -38,12 +38,12 @@ fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     (Timeline::new(disk, slots, bounds), scratch)
 }
 
-/// What a replay from the beginning comes to, entry by entry.
+/// The states of a replay from the beginning, entry by entry.
 fn replayed(data: &Path) -> Vec<(Seq, Digests)> {
     let disk = RealDisk::new(data);
-    let mut reader = Reader::open(&disk).expect("it opens");
+    let mut reader = Reader::open(&disk).expect("the journal is intact");
     let (mut replay, mut states) = (Replay::default(), Vec::new());
-    while let Some(record) = reader.next().expect("it reads") {
+    while let Some(record) = reader.next().expect("the record is readable") {
         replay.record(&record).expect("it replays");
         let state = replay.states();
         let digests = state.map(|(name, digest, _)| named(name, digest));
@@ -67,9 +67,9 @@ fn numbers(lines: &[Line]) -> Vec<Seq> {
     lines.iter().filter_map(|line| line.seq).collect()
 }
 
-/// Every place once, in an order that goes back and forth.
+/// Every position once, in an order that goes back and forth.
 fn scattered(count: usize) -> impl Iterator<Item = usize> {
-    // A prime, so that it meets all of them.
+    // A prime, so that it reaches all of them.
     (0..count).map(move |nth| nth * 7919 % count)
 }
 
@@ -81,7 +81,7 @@ fn look(timeline: &mut Timeline, at: Seq, last: Seq) -> StateAt {
 #[test]
 fn every_moment_is_that_of_a_replay_from_the_beginning() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let node = Node::open(settings(files.path())).expect("it opens");
+    let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..400);
     let states = replayed(files.path());
     let (last, _) = states.last().cloned().expect("there are entries");
@@ -104,13 +104,13 @@ fn every_moment_is_that_of_a_replay_from_the_beginning() {
             assert_eq!(numbers(&state.after), after[..end], "after {seq}");
         }
     }
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
 fn what_is_written_meanwhile_is_seen_and_what_is_not_durable_is_not() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let node = Node::open(settings(files.path())).expect("it opens");
+    let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..100);
     let early = replayed(files.path()).last().cloned().expect("entries");
     let (mut timeline, _scratch) = timeline(files.path(), CLOSE);
@@ -119,17 +119,17 @@ fn what_is_written_meanwhile_is_seen_and_what_is_not_durable_is_not() {
     let late = replayed(files.path()).last().cloned().expect("entries");
     assert!(late.0 > early.0);
     let state = look(&mut timeline, late.0, early.0);
-    assert_eq!((state.seq, digests(&state)), early, "no later than it may");
+    assert_eq!((state.seq, digests(&state)), early, "no later than allowed");
     assert!(state.after.is_empty(), "{:?}", state.after);
     let state = look(&mut timeline, late.0, late.0);
     assert_eq!((state.seq, digests(&state)), late);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
 fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let node = Node::open(settings(files.path())).expect("it opens");
+    let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..2000);
     let states = replayed(files.path());
     let (last, expected) = states.last().expect("there are entries");
@@ -148,15 +148,15 @@ fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
     let error = timeline.state_at(None, *last, &mut |_| false);
     assert!(matches!(error, Err(TimelineError::Abandoned)), "{error:?}");
     assert_eq!(digests(&look(&mut timeline, *last, *last)), *expected);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
-/// What `sexton replay` says of a directory up to a number.
+/// The output of `sexton replay` about a directory up to a number.
 fn replay(data: &Path, until: Seq) -> Output {
     let mut command = daemon::sexton();
     command.arg("replay").arg(data);
     command.args(["--until", &until.to_string(), "--state", "--json"]);
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 #[test]
@@ -164,13 +164,13 @@ fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
     let files = tempfile::tempdir().expect("a temporary directory");
     make(files.path());
     let disk = RealDisk::new(files.path());
-    let mut reader = Reader::open_present(&disk).expect("it opens");
+    let mut reader = Reader::open_present(&disk).expect("the journal is intact");
     assert!(reader.after() > Seq(0), "it was trimmed");
-    while reader.next().expect("it reads").is_some() {}
+    while reader.next().expect("the record is readable").is_some() {}
     let last = reader.tail().last;
     let (mut timeline, _scratch) = timeline(files.path(), CLOSE);
     let first = look(&mut timeline, Seq(0), last);
-    assert_eq!(first.seq, first.known, "the earliest moment that is known");
+    assert_eq!(first.seq, first.known, "the earliest known moment");
     assert!(first.known > Seq(0) && first.begins > Seq(1), "{first:?}");
     let before = replay(files.path(), Seq(first.begins.0 - 2));
     assert_eq!(before.status.code(), Some(3), "{before:?}");

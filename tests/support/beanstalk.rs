@@ -1,5 +1,5 @@
-//! A client of beanstalkd's protocol over TCP, which knows where a reply ends, and nothing else. What it is told is
-//! compared whole; a server that dies amid a reply is an error, one that says nothing fails the test.
+//! A client of beanstalkd's protocol over TCP, which knows only where a reply ends. Tests compare replies as a
+//! whole. A server that closes the connection in the middle of a reply is an error; one that does not answer fails the test.
 
 use crate::patience::PATIENCE;
 use std::fmt;
@@ -11,7 +11,7 @@ pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// What a client is told: a line without its end, and the body behind it, if there is one.
+/// A reply: its line without the line end, and the body that follows it, if there is one.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) line: String,
@@ -35,7 +35,7 @@ impl Reply {
         }
     }
 
-    /// The number behind this word, if the line begins so.
+    /// The number after this word, if the line begins with the word.
     pub(crate) fn number(&self, word: &str) -> Option<u64> {
         let rest = self.line.strip_prefix(word)?.trim_start();
         rest.split(' ').next()?.parse().ok()
@@ -96,20 +96,20 @@ impl Client {
         Ok(Reply { line, body })
     }
 
-    /// Sends one command, its end left out, and waits for its reply.
+    /// Sends one command, given without its line end, and waits for its reply.
     pub(crate) fn ask(&mut self, command: &str) -> io::Result<Reply> {
         self.send(format!("{command}\r\n").as_bytes())?;
         self.receive()
     }
 }
 
-/// Fails if nothing came for too long.
+/// Fails the test if nothing was received in time.
 fn answered<T>(read: io::Result<T>) -> io::Result<T> {
     let slow =
         |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
     assert!(
         !read.as_ref().is_err_and(slow),
-        "the server says nothing for {PATIENCE:?}"
+        "the server sent nothing for {PATIENCE:?}"
     );
     read
 }

@@ -1,5 +1,5 @@
-//! A server that speaks beanstalkd's protocol on a Unix socket, started by beanstalkd's own command line: the real one,
-//! or sexton in its place. And a client that knows where a reply ends, and nothing else.
+//! A server that speaks beanstalkd's protocol on a Unix socket, started with beanstalkd's own command line: beanstalkd
+//! itself, or sexton in its place. And a client that knows only where a reply ends.
 
 use crate::patience::{PATIENCE, until};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -18,7 +18,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// sexton in beanstalkd's place, with these flags.
+    /// Starts sexton in beanstalkd's place, with these flags.
     #[cfg(feature = "cli")]
     pub(crate) fn sexton(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
@@ -26,7 +26,7 @@ impl Server {
         Self::start(command, "-l")
     }
 
-    /// `sexton serve` without files, with this door alone and these flags.
+    /// Starts `sexton serve` without files, with these flags and only the beanstalkd listener.
     #[cfg(feature = "cli")]
     pub(crate) fn serve(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
@@ -35,10 +35,10 @@ impl Server {
         Self::start(command, "--beanstalk")
     }
 
-    /// beanstalkd itself; none, and words, if it is not there. `BEANSTALKD_PATH` names another than that of this machine.
+    /// Starts beanstalkd itself. Prints a note and returns none if it is not installed. `BEANSTALKD_PATH` names another binary.
     #[expect(
         clippy::disallowed_methods,
-        reason = "who runs the tests names the program"
+        reason = "the caller of the tests names the program"
     )]
     pub(crate) fn beanstalkd() -> Result<(Self, String), String> {
         let program = std::env::var("BEANSTALKD_PATH").unwrap_or_else(|_| "beanstalkd".to_owned());
@@ -57,7 +57,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the program starts");
+            .expect("the program runs");
         let server = Self {
             child,
             socket,
@@ -74,21 +74,23 @@ impl Server {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub(crate) fn connect(&self) -> Client {
         self.connect_for(PATIENCE)
     }
 
-    /// A new connection, on which a reply is waited for so long.
+    /// Opens a new connection, with this timeout for replies.
     pub(crate) fn connect_for(&self, patience: Duration) -> Client {
         let stream = UnixStream::connect(&self.socket).expect("it listens");
         let patience = Some(patience);
-        stream.set_read_timeout(patience).expect("a time above 0");
+        stream
+            .set_read_timeout(patience)
+            .expect("a nonzero timeout");
         Client {
             stream,
             received: Vec::new(),
@@ -109,7 +111,7 @@ impl Drop for Server {
 pub(crate) struct Client {
     stream: UnixStream,
     received: Vec<u8>,
-    /// The newest of what was sent.
+    /// The newest bytes that were sent.
     sent: String,
 }
 
@@ -117,29 +119,29 @@ impl Client {
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.sent = String::from_utf8_lossy(bytes).into_owned();
-        self.stream.write_all(bytes).expect("it reads");
+        self.stream.write_all(bytes).expect("connected");
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub(crate) fn end(&mut self) {
         let ended = self.stream.shutdown(Shutdown::Write);
-        ended.expect("the connection is open");
+        ended.expect("connected");
     }
 
-    /// Sends one command, its end left out, and waits for its reply, whose last end is left out too.
+    /// Sends one command, given without its line end, and waits for its reply, returned without its last line end.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(format!("{command}\r\n").as_bytes());
         let reply = self.reply().expect("a reply");
         String::from_utf8_lossy(&reply).trim_end().to_owned()
     }
 
-    /// The next reply, whole; none if the server has ended the connection.
+    /// The next complete reply; none if the server has closed the connection.
     pub(crate) fn reply(&mut self) -> Option<Vec<u8>> {
         let reply = self.try_reply();
         reply.unwrap_or_else(|error| panic!("no answer to {:?}: {error}", self.sent))
     }
 
-    /// The same, or that there is none for too long.
+    /// The same; or none if no reply arrived in time.
     pub(crate) fn try_reply(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(reply) = self.take_reply() {
@@ -152,7 +154,7 @@ impl Client {
         }
     }
 
-    /// The next reply, if it is there.
+    /// The next reply, if it has arrived.
     pub(crate) fn reply_so_far(&mut self) -> Option<Vec<u8>> {
         self.stream.set_nonblocking(true).expect("a mode of it");
         loop {
@@ -167,9 +169,9 @@ impl Client {
         self.take_reply()
     }
 
-    /// Everything until the server ends the connection.
+    /// Everything until the server closes the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        while self.receive().expect("it ends") {}
+        while self.receive().expect("the end") {}
         std::mem::take(&mut self.received)
     }
 
@@ -178,7 +180,7 @@ impl Client {
         &self.stream
     }
 
-    /// Receives what is there; false at the end.
+    /// Receives what has arrived; false at the end of the connection.
     fn receive(&mut self) -> std::io::Result<bool> {
         let mut bytes = vec![0; 65_536];
         match self.stream.read(&mut bytes) {
@@ -187,7 +189,7 @@ impl Client {
                     .extend_from_slice(bytes.get(..count).unwrap_or(&[]));
                 Ok(count > 0)
             }
-            // What the server had not read when it ended the connection.
+            // The server closed the connection with unread data.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(false),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),

@@ -1,11 +1,11 @@
-//! Chance that repeats: the same seed gives the same choices, so a failing run can be named by a number.
+//! Reproducible random numbers: the same seed gives the same choices, so a failing run is named by a number.
 
 /// A stream of choices, after the `SplitMix64` generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// The stream of this seed.
+    /// The stream that belongs to this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x005e_c570_a5ee_d5ed)
     }

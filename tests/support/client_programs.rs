@@ -1,18 +1,18 @@
 //! Finds the third-party clients of beanstalkd's protocol that tests run: greenstalk, for Python, and jackd, for Node.
-//! `.ci/run` fetches both. What a missing one is needed for is reported as left out.
+//! `.ci/run` fetches both. If one is missing, the tests that need it are reported as skipped.
 
 use crate::left_out::left_out;
 use std::process::Command;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "who runs the tests says where clients are"
+    reason = "the caller of the tests says where clients are"
 )]
 fn set(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A Python with greenstalk: `SEXTON_PYTHON`, or `python3`. Reports `what` as left out if there is none.
+/// A Python with greenstalk: `SEXTON_PYTHON`, or `python3`. Reports `what` as skipped if there is none.
 pub(crate) fn greenstalk(what: &str) -> Option<String> {
     let python = set("SEXTON_PYTHON").unwrap_or_else(|| "python3".to_owned());
     let mut import = Command::new(&python);
@@ -24,7 +24,7 @@ pub(crate) fn greenstalk(what: &str) -> Option<String> {
     None
 }
 
-/// The directory of jackd's package, from `SEXTON_JACKD`. Reports `what` as left out without it or Node.
+/// The directory of jackd's package, from `SEXTON_JACKD`. Reports `what` as skipped without it or Node.
 pub(crate) fn jackd(what: &str) -> Option<String> {
     let Some(package) = set("SEXTON_JACKD") else {
         left_out(format!(

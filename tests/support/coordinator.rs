@@ -1,4 +1,4 @@
-//! A coordinator on a directory of its own, and what a shell asks it.
+//! A coordinator on a directory of its own, and commands run against it.
 
 use crate::daemon::{Daemon, sexton, text};
 use serde_json::Value;
@@ -11,11 +11,11 @@ pub(crate) struct Coordinator {
     pub(crate) daemon: Daemon,
     pub(crate) data: PathBuf,
     pub(crate) files: TempDir,
-    /// What stands before the words of every command.
+    /// The words with which every command begins.
     of: &'static [&'static str],
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) status: i32,
@@ -24,17 +24,17 @@ pub(crate) struct CommandOutput {
 }
 
 impl Coordinator {
-    /// Starts one, to be asked with these words before all others.
+    /// Starts a coordinator; these words begin every command.
     pub(crate) fn start(of: &'static [&'static str]) -> Self {
         Self::configured(of, "")
     }
 
-    /// The same, with this in its configuration file.
+    /// The same, with this text in its configuration file.
     pub(crate) fn configured(of: &'static [&'static str], config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let file = files.path().join("sexton.toml");
-        std::fs::write(&file, config).expect("it can be written");
+        std::fs::write(&file, config).expect("a writable file");
         let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&file)]);
         Self {
             daemon,
@@ -44,7 +44,7 @@ impl Coordinator {
         }
     }
 
-    /// One that was started on a directory of before.
+    /// Starts a coordinator on an existing directory.
     pub(crate) fn of(daemon: Daemon, data: PathBuf, files: TempDir) -> Self {
         Self {
             daemon,
@@ -59,10 +59,10 @@ impl Coordinator {
     }
 
     pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
-        done(self.command(words).output().expect("it runs"))
+        done(self.command(words).output().expect("the command runs"))
     }
 
-    /// A command that ends well; what it printed.
+    /// Runs a command that must succeed; returns what it printed.
     pub(crate) fn well(&self, words: &[&str]) -> String {
         let done = self.run(words);
         assert_eq!(
@@ -75,11 +75,11 @@ impl Coordinator {
 
     pub(crate) fn json(&self, words: &[&str]) -> Value {
         let printed = self.well(&[words, &["--json"]].concat());
-        serde_json::from_str(&printed).expect("it is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 }
 
-/// A command about this directory, which reads nothing.
+/// A command for this directory, without input.
 pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = sexton();
     command.env_remove("SEXTON_OWNER");
@@ -91,7 +91,7 @@ pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
 pub(crate) fn done(output: Output) -> CommandOutput {
     CommandOutput {
         status: output.status.code().expect("it ended by itself"),
-        out: String::from_utf8(output.stdout).expect("it is text"),
-        err: String::from_utf8(output.stderr).expect("it is text"),
+        out: String::from_utf8(output.stdout).expect("UTF-8"),
+        err: String::from_utf8(output.stderr).expect("UTF-8"),
     }
 }

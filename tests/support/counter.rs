@@ -1,8 +1,8 @@
-//! A machine that is nothing like a lock, for tests alone: named counters that are added to and lapse to zero.
+//! A machine unlike a lock, for tests only: named counters that are added to and lapse to zero.
 //!
-//! Two instances stand side by side, 200 and 201. Whenever a counter passes a multiple of [`STRIDE`], its actor tells the
-//! other one, and has a bell rung in the world: once for each attempt, with a new attempt when the world refuses, and
-//! asked for again when a span passes in silence.
+//! There are two instances, 200 and 201. Whenever a counter passes a multiple of [`STRIDE`], its actor sends a tell to the
+//! other one, and requests an action, the ringing of a bell: once per attempt, with a new attempt when the world refuses,
+//! and again when a span passes without an answer.
 
 use serde::{Deserialize, Serialize};
 use sexton::clock::{Date, Deadline, Timestamp};
@@ -27,13 +27,13 @@ pub(crate) type Message = (Slot, CounterMessage);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CounterMessage {
-    /// Adds so much, and begins the span anew, in milliseconds: a quarantine ends with it, also for a rebuilt machine,
-    /// which has no more to tell that by than the deadline. The label may have any length.
+    /// Adds this number, and begins the span again, in milliseconds. This ends a quarantine, also for a rebuilt machine,
+    /// which can detect that only by the deadline. The label may have any length.
     Add(u32, u32, String),
     Lapse,
-    /// How many strides the other actor's counter has passed in all.
+    /// How many strides the other actor's counter has passed in total.
     Heard(u64),
-    /// The world has rung the bell by this attempt, or refuses to.
+    /// The world has rung the bell by this attempt, or refused to.
     Rung(Seq, bool),
 }
 
@@ -41,16 +41,16 @@ pub(crate) enum CounterMessage {
 pub(crate) struct Counter {
     pub(crate) value: u64,
     pub(crate) label: String,
-    /// When time acts on it: while it is not zero, or its bell is silent.
+    /// When time acts on it next: while it is not zero, or its bell has not been reported as rung.
     pub(crate) since: Timestamp,
     pub(crate) span_ms: u32,
-    /// How many multiples of the stride were passed in all, here and in the other actor's counter of this name.
+    /// How many multiples of the stride were passed in total, here and in the other actor's counter of this name.
     pub(crate) strides: u64,
     pub(crate) heard: u64,
-    /// The newest attempt to ring its bell, and whether the world has yet to say that it did.
+    /// The newest attempt to ring its bell, and whether the world still has to report it.
     pub(crate) attempt: Seq,
     pub(crate) silent: bool,
-    /// Chance and date of the last addition, which a replay must find again.
+    /// The random number and the date of the last addition, which a replay must reproduce.
     pub(crate) luck: u128,
     pub(crate) on: Date,
 }
@@ -64,7 +64,7 @@ impl Plain for Counter {
     }
 }
 
-/// The counters of one instance: each in the slot that is its name.
+/// The counters of one instance, each in the slot that is its name.
 #[derive(Debug, Default)]
 pub(crate) struct CounterMachine<const ID: u8>(Items<Counter>);
 
@@ -74,7 +74,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 
     type Rules = ();
     type Message = Message;
-    /// What the counter becomes, unless it stays as it is.
+    /// The new value of the counter, unless it stays unchanged.
     type Outcome = Option<Counter>;
     type Query = Slot;
     type Reply = Result<Option<u64>, Refusal>;
@@ -165,7 +165,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 }
 
 impl<const ID: u8> CounterMachine<ID> {
-    /// What the other actor and the world are to know of a counter.
+    /// Requests to the other actor and to the world about a counter.
     fn state(slot: Slot, counter: &Counter, effects: &mut Effects<Self>) {
         let (id, attempt, what) = (slot.0.into(), counter.attempt, counter.strides);
         if what > 0 {

@@ -1,4 +1,4 @@
-//! The real program as a process of its own: started, spoken to by signals, killed, and never left behind.
+//! The real program as a child process: started, signalled, killed, and never left behind.
 
 use crate::patience::until;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 /// The program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// What tests that name no doors start with: nothing that another test has taken.
+/// Flags for tests that configure no listeners: nothing that another test may be using.
 const DOORS: [(&str, &str); 3] = [
     ("--beanstalk", "off"),
     ("--lockserver", "127.0.0.1:0"),
@@ -26,20 +26,20 @@ pub(crate) struct Daemon {
     log: Gathered,
 }
 
-/// What somebody writes, gathered by a thread of its own as it comes.
+/// The output of a process, collected by a separate thread as it arrives.
 pub(crate) struct Gathered {
     words: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// The program with nothing of this test's environment that it would listen to.
+/// The program, without variables of this test's environment that would configure it.
 pub(crate) fn sexton() -> Command {
     let mut command = Command::new(PROGRAM);
     forget_environment(&mut command);
     command
 }
 
-/// Takes away what the program would listen to.
+/// Removes the variables that would configure the program.
 pub(crate) fn forget_environment(command: &mut Command) {
     let is_ours = |name: &std::ffi::OsString| {
         let name = name.to_string_lossy();
@@ -54,7 +54,7 @@ pub(crate) fn forget_environment(command: &mut Command) {
     }
 }
 
-/// `sexton serve` with these flags. Of the doors that they do not name, LockServer's alone is open, on a free port.
+/// `sexton serve` with these flags. Of the listeners that they do not name, only LockServer's is open, on a free port.
 pub(crate) fn serve(flags: &[&str]) -> Command {
     let mut command = sexton();
     command.arg("serve").args(flags);
@@ -66,32 +66,31 @@ pub(crate) fn serve(flags: &[&str]) -> Command {
     command
 }
 
-/// The same, started by a program that takes it behind its own flags.
+/// The same, started by another program that is given the command after its own flags.
 pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
     forget_environment(&mut starter);
     starter.arg(PROGRAM).args(serve(flags).get_args());
     starter
 }
 
-/// A path as flags are given it.
+/// A path in the form in which flags take it.
 pub(crate) fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have plain names")
+    path.to_str().expect("UTF-8")
 }
 
-/// What a program printed, and beside it; it must have ended with this status.
+/// Standard output and standard error of a program, which must have exited with this status.
 pub(crate) fn ended(output: Output, status: i32) -> [String; 2] {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
-    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("it is text"))
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8"))
 }
 
 impl Daemon {
-    /// What [`serve`] gives, once it is ready.
+    /// Starts the command of [`serve`] and waits until it is ready.
     pub(crate) fn serve(flags: &[&str]) -> Self {
         Self::start(serve(flags))
     }
 
-    /// Whatever this command starts, once it has printed its line; fails if it ends before.
+    /// Starts any command and waits for its ready line; fails if it exits before.
     pub(crate) fn start(command: Command) -> Self {
         let mut daemon = Self::begin(command);
         let out = daemon
@@ -108,14 +107,14 @@ impl Daemon {
         daemon
     }
 
-    /// The same without waiting for anything.
+    /// The same without waiting.
     pub(crate) fn begin(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("the program starts");
+            .expect("the program runs");
         let errors = child.stderr.take().expect("standard error is piped");
         Self {
             child,
@@ -124,22 +123,22 @@ impl Daemon {
         }
     }
 
-    /// The line it printed.
+    /// Its ready line.
     pub(crate) fn ready(&self) -> &str {
         &self.ready
     }
 
-    /// Where its LockServer door is.
+    /// The address of its LockServer listener.
     pub(crate) fn lockserver(&self) -> SocketAddr {
         self.door("lockserver=")
     }
 
-    /// Where its HTTP door is.
+    /// The address of its HTTP listener.
     pub(crate) fn http(&self) -> SocketAddr {
         self.door("http=")
     }
 
-    /// Where its beanstalkd door is, if that is a port.
+    /// The address of its beanstalkd listener, if that is a TCP port.
     pub(crate) fn beanstalk(&self) -> SocketAddr {
         self.door("beanstalk=")
     }
@@ -159,10 +158,10 @@ impl Daemon {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("the process is there");
+        kill_process(self.pid(), signal).expect("a live process");
     }
 
-    /// Lets none of its files grow beyond so many bytes.
+    /// Limits the size of its files to this number of bytes.
     pub(crate) fn limit_files(&self, bytes: Option<u64>) {
         let limit = Rlimit {
             current: bytes,
@@ -184,28 +183,28 @@ impl Daemon {
         });
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end, and gives everything it logged.
+    /// Waits for its exit, and returns its whole log.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let status = until("the process ends", || {
-            self.child.try_wait().expect("it is our child")
+            self.child.try_wait().expect("our child")
         });
         (status, self.log.whole())
     }
 
-    /// Ends it as a crash would.
+    /// Kills it, as a crash would.
     pub(crate) fn kill(mut self) {
-        self.child.kill().expect("the process is there");
-        self.child.wait().expect("it is our child");
+        self.child.kill().expect("a live process");
+        self.child.wait().expect("our child");
     }
 }
 
 impl Gathered {
-    /// Begins to read.
+    /// Starts reading.
     pub(crate) fn from(mut source: impl Read + Send + 'static) -> Self {
         let words = Arc::new(Mutex::new(String::new()));
         let theirs = Arc::clone(&words);
@@ -222,14 +221,14 @@ impl Gathered {
         let reader = std::thread::Builder::new()
             .name("gathering".to_owned())
             .spawn(read)
-            .expect("a thread starts");
+            .expect("a new thread");
         Self {
             words,
             reader: Some(reader),
         }
     }
 
-    /// What has come so far.
+    /// The output so far.
     pub(crate) fn so_far(&self) -> String {
         self.words
             .lock()
@@ -237,10 +236,10 @@ impl Gathered {
             .clone()
     }
 
-    /// All of it, when its writers have closed it.
+    /// The whole output, once all writers have closed it.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
-            reader.join().expect("reading does not panic");
+            reader.join().expect("no panic");
         }
         self.so_far()
     }

@@ -1,4 +1,4 @@
-//! Data directories with a past, and what can be said of a directory from outside: every file of it, to the bit.
+//! Data directories with a history, and the content of a directory as seen from outside: every file, to the bit.
 
 use crate::node::wait;
 use sexton::actors::lock::{Message, Name};
@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Small, so that a short past has several.
+/// Small, so that a short history has several segments.
 pub(crate) const SEGMENTS: Sizes = Sizes {
     first_bytes: 16 << 10,
     max_bytes: 16 << 10,
 };
 
-/// A file or folder: mode, time of its last change, content.
+/// A file or directory: mode, time of its last change, content.
 pub(crate) type Kept = (u32, (i64, i64), Option<Vec<u8>>);
 
-/// Everything below a directory, and the directory.
+/// The directory and everything below it.
 pub(crate) fn everything(directory: &Path) -> BTreeMap<String, Kept> {
     let mut found = BTreeMap::new();
     collect(directory, "", &mut found);
@@ -27,16 +27,16 @@ pub(crate) fn everything(directory: &Path) -> BTreeMap<String, Kept> {
 }
 
 fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
-    let about = std::fs::symlink_metadata(path).expect("it is there");
+    let about = std::fs::symlink_metadata(path).expect("the file exists");
     let content = about
         .is_file()
-        .then(|| std::fs::read(path).expect("it can be read"));
+        .then(|| std::fs::read(path).expect("the file is readable"));
     let changed = (about.mtime(), about.mtime_nsec());
     found.insert(name.to_owned(), (about.mode(), changed, content));
     if about.is_dir() {
-        for entry in std::fs::read_dir(path).expect("it can be read") {
-            let entry = entry.expect("it can be read");
-            let below = entry.file_name().into_string().expect("a plain name");
+        for entry in std::fs::read_dir(path).expect("the directory is readable") {
+            let entry = entry.expect("the directory is readable");
+            let below = entry.file_name().into_string().expect("UTF-8");
             collect(&entry.path(), &format!("{name}/{below}"), found);
         }
     }
@@ -44,11 +44,11 @@ fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
 
 /// Copies a directory with everything in it.
 pub(crate) fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("it can be made");
-    for entry in std::fs::read_dir(from).expect("it can be read") {
-        let entry = entry.expect("it can be read");
+    std::fs::create_dir_all(to).expect("a new directory");
+    for entry in std::fs::read_dir(from).expect("the directory is readable") {
+        let entry = entry.expect("the directory is readable");
         let target = to.join(entry.file_name());
-        if entry.file_type().expect("it has one").is_dir() {
+        if entry.file_type().expect("an entry has a type").is_dir() {
             copy(&entry.path(), &target);
         } else {
             match std::fs::copy(entry.path(), target) {
@@ -60,7 +60,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Settings of a node with small segments, and no checkpoint but those that are asked for.
+/// Settings of a node with small segments, and no checkpoints except on request.
 pub(crate) fn settings(data: &Path) -> Config {
     let mut config = Config::at(data);
     config.segments = SEGMENTS;
@@ -70,11 +70,11 @@ pub(crate) fn settings(data: &Path) -> Config {
 
 /// A name.
 pub(crate) fn name(text: &str) -> Name {
-    Name::try_from(text).expect("it is short")
+    Name::try_from(text).expect("the name is short")
 }
 
-/// Asks for locks `from` to `to`, half of them under a key `even`, the others under `odd`; the third of three owners of
-/// each waits behind the first two.
+/// Requests locks `from` to `to`, half of them under a key `even`, the others under `odd`; of three owners of each
+/// the third waits behind the first two.
 pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
     let items = numbers.map(|number| {
         Item::Message(Message::Request {
@@ -87,19 +87,22 @@ pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
         })
     });
     let answers = wait(handle.locks().batch(items.collect())).expect("the node runs");
-    assert!(answers.iter().all(Result::is_ok), "every one is answered");
+    assert!(
+        answers.iter().all(Result::is_ok),
+        "every request is answered"
+    );
 }
 
-/// A past of two snapshots and a journal that was trimmed, left by a stop in good order: the newer snapshot is of the
-/// end, segments lie between it and the older one.
+/// A history with two snapshots and a trimmed journal, as after a clean stop: the newer snapshot is of the end, and
+/// there are segments between it and the older one.
 pub(crate) fn make(data: &Path) {
-    let node = Node::open(settings(data)).expect("it opens");
+    let node = Node::open(settings(data)).expect("the directory opens");
     let handle = node.handle();
-    let checkpoint = || wait(handle.checkpoint()).expect("it is taken");
+    let checkpoint = || wait(handle.checkpoint()).expect("the lock is granted");
     request(&handle, 0..600);
     checkpoint();
     request(&handle, 600..900);
     checkpoint();
     request(&handle, 900..2000);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }

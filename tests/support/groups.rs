@@ -1,17 +1,17 @@
-//! Control groups of keepers that a test killed: nobody else removes them.
+//! Control groups of keepers that a test killed, which no other process removes.
 
 use sexton::kernel::cgroup;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Removes the groups of the keeper of this directory, if nothing lives in them.
+/// Removes the control groups of this directory's keeper, if no process is left in them.
 pub(crate) fn remove(data: &Path) {
     let (Ok(data), Some(base)) = (data.canonicalize(), cgroup::writable()) else {
         return;
     };
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());
     let group = base.join(format!("sexton-{digest:016x}"));
-    // What was killed may be on its way out.
+    // A killed process may still be exiting.
     for _ in 0..1000 {
         if cgroup::remove(&group).is_ok() {
             return;

@@ -1,18 +1,18 @@
-//! The whole journal of a data directory, with what the coordinator has let go of since: each segment gets a second
-//! name outside. What a snapshot and the rest of the journal come to can so be compared with a replay from the beginning.
+//! The whole journal of a data directory, including segments that the coordinator has removed: each segment gets a second
+//! name outside. So the state from a snapshot and the remaining journal can be compared with a replay from the beginning.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A folder with a journal from its beginning.
+/// A directory with a journal from its beginning.
 pub(crate) struct Kept {
     data: PathBuf,
     files: PathBuf,
 }
 
 impl Kept {
-    /// Keeps the journal of `data`, beside it.
+    /// Starts to keep the journal of `data`, beside it.
     pub(crate) fn beside(data: &Path) -> Self {
         Self {
             data: data.to_owned(),
@@ -20,16 +20,16 @@ impl Kept {
         }
     }
 
-    /// Keeps what is there now, and says where. To be called so often that no segment is made, filled and let go between
-    /// two calls.
+    /// Keeps the current segments, and returns their directory. Must be called so often that no segment is created, filled
+    /// and removed between two calls.
     pub(crate) fn keep(&self) -> &Path {
         let (from, to) = (self.data.join("journal"), self.files.join("journal"));
-        std::fs::create_dir_all(&to).expect("a folder is created");
+        std::fs::create_dir_all(&to).expect("a new directory");
         let Ok(present) = std::fs::read_dir(from) else {
             return &self.files;
         };
         for file in present {
-            let name = file.expect("the folder reads").file_name();
+            let name = file.expect("the directory is readable").file_name();
             if Path::new(&name).extension().is_some_and(|it| it == "seg") {
                 keep(
                     &self.data.join("journal").join(&name),
@@ -46,11 +46,15 @@ fn keep(from: &Path, to: &Path) {
     if inode(from).is_some() && inode(from) == inode(to) {
         return;
     }
-    // A prepared segment may have been made anew.
+    // A prepared segment may have been created again.
     match std::fs::hard_link(from, to.with_extension("new")) {
         Ok(()) => std::fs::rename(to.with_extension("new"), to).expect("it is renamed"),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            assert!(to.exists(), "{} went before it was kept", from.display());
+            assert!(
+                to.exists(),
+                "{} was removed before it was kept",
+                from.display()
+            );
         }
         Err(error) => panic!("{} cannot be kept: {error}", from.display()),
     }

@@ -1,5 +1,5 @@
-//! A kernel, a keeper and files, simulated: PIDs are reused, descriptors run out, exits come late, sessions are escaped
-//! from, keepers are killed, and the machine is started again. What is true stands in it, to be compared with what was said.
+//! A simulated kernel, keeper and file system: PIDs are reused, descriptors run out, exits arrive late, processes leave
+//! their session, keepers are killed, and the machine is rebooted. The true state is here, to be compared with reports.
 
 use sexton::actors::process::{Failure, Identity, Message, Output, Remains, Spec, Step};
 use sexton::bytes::Bytes;
@@ -9,10 +9,10 @@ use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
 use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// PIDs that there are: few, so that they are reused.
+/// The available PIDs: few, so that they are reused.
 const PIDS: u32 = 40;
 
-/// What happens to the follower.
+/// An event for the follower.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Heard(Report),
@@ -26,19 +26,19 @@ pub(crate) enum Event {
 pub(crate) struct Process {
     pub(crate) inode: u64,
     pub(crate) ticks: u64,
-    /// Of which attempt it is the leader.
+    /// The attempt whose leader it is.
     pub(crate) leads: Option<ProcessId>,
-    /// To which attempt it belongs, itself or by who started it.
+    /// The attempt to which it belongs, as its leader or by descent.
     pub(crate) tree: Option<ProcessId>,
-    /// What SIGTERM does not end.
+    /// Whether it survives SIGTERM.
     pub(crate) ignores_term: bool,
-    /// What nothing ends, as one that waits for a disk that is gone.
+    /// Whether it survives every signal, like a process that waits for a disk that is gone.
     pub(crate) unkillable: bool,
-    /// Not to be attributed: it left its session, and nobody can read its environment.
+    /// Cannot be attributed: it left its session, and its environment is not readable.
     pub(crate) hidden: bool,
 }
 
-/// What a keeper's log has of an attempt.
+/// The entry of a keeper's log for an attempt.
 #[derive(Clone, Copy, Debug)]
 enum Logged {
     Started(Started),
@@ -46,27 +46,27 @@ enum Logged {
     Failed(i32),
 }
 
-/// A process as no other is: its boot, and its inode there.
+/// The identity of a process: its boot, and its inode there.
 pub(crate) type Key = (u128, u64);
 
-/// A keeper that lives.
+/// A running keeper.
 #[derive(Debug)]
 struct Keeper {
     children: BTreeSet<ProcessId>,
     joined: bool,
 }
 
-/// All of the simulated machine.
+/// The whole simulated machine.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is something of its own that goes wrong"
+    reason = "each is a separate kind of fault"
 )]
 pub(crate) struct Kernel {
     pub(crate) boot: u128,
     pub(crate) now: u64,
     next_pid: u32,
-    /// The PID that was given back last.
+    /// The PID that was freed last.
     freed: u32,
     next_inode: u64,
     pub(crate) processes: BTreeMap<u32, Process>,
@@ -77,24 +77,24 @@ pub(crate) struct Kernel {
     emptying: BTreeSet<ProcessId>,
     /// When this boot began.
     booted: u64,
-    /// Wall clock less the clock that only grows.
+    /// The wall clock minus the monotonic clock.
     pub(crate) skew: i64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) reports: Vec<Message>,
-    /// PIDs of which a file was written.
+    /// PIDs for which a file was written.
     pub(crate) noted: Vec<u32>,
-    /// Every process that was ever launched, by attempt, and how each process truly ended.
+    /// Every process that was ever launched, by attempt, and how each really ended.
     pub(crate) launched: BTreeMap<ProcessId, Vec<Key>>,
     pub(crate) truth: BTreeMap<Key, u32>,
-    /// Attempts whose keeper died while they lived: nobody waits for them.
+    /// Attempts that were running when their keeper ended: no process waits for them.
     pub(crate) orphaned: BTreeSet<ProcessId>,
-    /// Signals that were sent: to which process, of which tree.
+    /// Signals that were sent: to which process, and of which tree.
     pub(crate) signalled: Vec<(Key, Option<ProcessId>, u8)>,
     /// No descriptors are left.
     pub(crate) exhausted: bool,
-    /// The kernel tells nobody but the parent how a process ended.
+    /// The kernel reports how a process ended only to its parent.
     pub(crate) secretive: bool,
-    /// How often a descriptor is ready before its process has ended for good.
+    /// How often a descriptor becomes readable before its process has really ended.
     pub(crate) early_wakes: u32,
     pub(crate) contains: bool,
     pub(crate) refuses: Option<i32>,
@@ -144,7 +144,7 @@ impl Kernel {
         self.next_inode += 1;
         let process = Process {
             inode: self.next_inode,
-            // Ten milliseconds are a tick, so that one that takes a PID again may have the same.
+            // A tick has ten milliseconds, so a process that gets a reused PID may have the same start time.
             ticks: (self.now - self.booted) / 10,
             leads: None,
             tree,
@@ -214,14 +214,14 @@ impl Kernel {
         };
         self.orphaned.extend(keeper.children);
         if keeper.joined {
-            // What it had said and nobody had read is lost with it.
+            // Reports that nobody had read are lost with it.
             self.events
                 .retain(|event| !matches!(event, Event::Heard(_)));
             self.events.push_back(Event::KeeperGone);
         }
     }
 
-    /// The coordinator is killed: what it held is gone, what it did not is as it was.
+    /// The coordinator is killed: what it held is lost, everything else stays.
     pub(crate) fn lose_coordinator(&mut self) {
         self.events.clear();
         self.watched.clear();
@@ -239,23 +239,23 @@ impl Kernel {
         self.keeper = None;
         self.log.clear();
         self.lose_coordinator();
-        // Numbers begin again: what comes has those of what was.
+        // Numbering begins again: new numbers repeat old ones.
         self.boot += 1;
         (self.next_pid, self.next_inode, self.booted) = (2, 100, self.now);
     }
 
-    /// Whether this very process lives.
+    /// Whether exactly this process is alive.
     pub(crate) fn lives(&self, (boot, inode): Key) -> bool {
         boot == self.boot && self.processes.values().any(|it| it.inode == inode)
     }
 
-    /// Starts a stranger with the PID that was given back last, if it is free: whether it was.
+    /// Starts an unrelated process with the PID that was freed last, if it is free; returns whether it did.
     pub(crate) fn reuse(&mut self) -> bool {
         self.next_pid = self.freed;
         self.spawn(None) == Some(self.freed)
     }
 
-    /// A keeper that forgets what it launched.
+    /// A keeper that forgets which processes it launched.
     pub(crate) fn forget_launch(&mut self, attempt: ProcessId) {
         self.log.remove(&attempt);
     }
@@ -356,7 +356,7 @@ fn failed(attempt: ProcessId, errno: i32) -> Report {
     }
 }
 
-/// A descriptor: of one process, whatever becomes of its PID.
+/// A descriptor: it refers to one process, whatever happens to its PID.
 #[derive(Debug)]
 pub(crate) struct Handle(pub(crate) u64);
 

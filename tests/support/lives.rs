@@ -1,9 +1,9 @@
 //! One data directory over many lives of the real program, each ended by a kill at any moment, with checkpoints every few
-//! hundred entries; for whichever actor a test loads.
+//! hundred entries; for any actor that a test loads.
 //!
-//! The journal that snapshots stand for is let go of; what is kept here is not. After each end all of it is read
-//! through the library: numbers only grow, snapshot and rest come to what the whole comes to, the program that runs says
-//! so too, and the directory does not grow.
+//! The coordinator removes journal segments that snapshots have made unnecessary; here they are kept. After each kill all
+//! of it is read through the library: numbers only increase, snapshot and remaining journal give the same state as the
+//! whole journal, the next program reports the same, and the directory does not grow.
 
 use crate::chance::Chance;
 use crate::daemon::{self, Daemon};
@@ -26,22 +26,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// Kills after which a fresh directory is taken: what is kept of its journal is read after each.
+/// Kills after which a new directory is used, because the whole kept journal is read after each.
 pub(crate) const KILLS_PER_DIRECTORY: u64 = 25;
 
 /// Entries between two checkpoints.
 const CHECKPOINT_EVERY: &str = "300";
 
-/// The most answers before a kill.
+/// The maximum number of answers before a kill.
 const ANSWERS_MAX: u64 = 1500;
 
-/// What holds for one actor's directories.
+/// Properties of the directories of one actor.
 pub(crate) struct About<M> {
-    /// What the program is started with.
+    /// The flags of the program.
     pub(crate) flags: &'static [&'static str],
-    /// What outlives the process of a machine's view.
+    /// The part of a machine's view that outlives the process.
     pub(crate) shown: fn(&M) -> String,
-    /// Bytes of both snapshots at most: what is in them, and how sled lays it out, half a mebibyte at a time.
+    /// Maximum size of both snapshots: their content, and sled's layout, which grows by half a mebibyte at a time.
     pub(crate) snapshot_bytes_max: u64,
 }
 
@@ -52,15 +52,15 @@ pub(crate) struct Lives<M: Actor> {
     about: About<M>,
     fsync: &'static str,
     pub(crate) chance: Chance,
-    /// Everything read so far.
+    /// Everything that was read so far.
     pub(crate) past: Past<M>,
-    /// Smaller numbers may have been handed out before the last end.
+    /// Numbers below this may have been issued before the last kill.
     bound: Seq,
     pub(crate) counts: Counts,
 }
 
 impl<M: Actor> Lives<M> {
-    /// A new directory, for a program that syncs like this.
+    /// A new directory, for a program with this sync policy.
     pub(crate) fn new(about: About<M>, fsync: &'static str, seed: u64) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         Self {
@@ -77,13 +77,11 @@ impl<M: Actor> Lives<M> {
 
     fn data(&self) -> String {
         let data = self.files.path().join("data");
-        let data = data
-            .to_str()
-            .expect("temporary directories have plain names");
+        let data = data.to_str().expect("UTF-8");
         data.to_owned()
     }
 
-    /// The next life: now and then behind one that does not come to the end of its start, or hardly does.
+    /// Starts the next life: sometimes after one that is killed during its start, or right after it.
     pub(crate) fn begin(&mut self) -> Daemon {
         let data = self.data();
         let ours = ["--data", &data, "--fsync", self.fsync];
@@ -108,7 +106,7 @@ impl<M: Actor> Lives<M> {
         daemon
     }
 
-    /// Lets these work until enough is answered, ends the program in the midst of it, and reads what it left.
+    /// Lets these clients work until there are enough answers, kills the program, and reads what it left.
     pub(crate) fn end<W: Send>(
         &mut self,
         daemon: Daemon,
@@ -141,15 +139,15 @@ impl<M: Actor> Lives<M> {
         self.counts.kills += u64::from(!ask_nicely);
         self.reckon();
         let clean = self.past.tail.clean;
-        assert_eq!(clean, ask_nicely, "stopped in order, or not");
+        assert_eq!(clean, ask_nicely, "stopped cleanly, or not");
     }
 
-    /// Reads the directory that nobody has now, and compares it with all that is known.
+    /// Reads the directory, which no process uses now, and compares it with everything known.
     pub(crate) fn reckon(&mut self) {
         self.past.read_on(self.kept.keep());
         let tail = &self.past.tail;
         let in_order = self.past.numbers.is_sorted_by(|a, b| a < b);
-        assert!(in_order, "numbers only grow");
+        assert!(in_order, "numbers only increase");
         self.bound = if tail.clean {
             Seq(tail.last.0 + 1)
         } else {
@@ -158,7 +156,7 @@ impl<M: Actor> Lives<M> {
         self.compare_recovered();
     }
 
-    /// What the next start will find: the newest snapshot and the rest come to what the whole journal comes to.
+    /// The state that the next start will find: newest snapshot and remaining journal give the same as the whole journal.
     fn compare_recovered(&mut self) {
         let data = self.data();
         let (machine, found) = past::recovered::<M>(Path::new(&data));
@@ -166,7 +164,11 @@ impl<M: Actor> Lives<M> {
         let shown = self.about.shown;
         assert_eq!(shown(&machine), shown(self.past.machine()), "{found:?}");
         if self.past.tail.clean {
-            assert_eq!(found.mended, Vec::<String>::new(), "it was left in order");
+            assert_eq!(
+                found.mended,
+                Vec::<String>::new(),
+                "a clean stop leaves nothing to repair"
+            );
         }
         let amid = |wrong: &String| wrong.contains("was being written");
         assert!(found.mended.iter().all(amid), "{:?}", found.mended);
@@ -174,34 +176,31 @@ impl<M: Actor> Lives<M> {
         self.counts.starts_from += u64::from(found.snapshot.is_some());
         self.counts.checkpoints = self.past.checkpoints;
         let disk = RealDisk::new(&data);
-        let first = segment::ordinals(&disk).expect("the folder reads");
+        let first = segment::ordinals(&disk).expect("the directory is readable");
         self.counts.trimmed = first.first().map_or(0, |first| first - 1);
     }
 
-    /// The program that runs has what the journal says.
+    /// The running program has the state that the journal gives.
     fn compare_live(&mut self) {
         let before = self.past.numbers.len();
         self.past.read_on(self.kept.keep());
         let first = self.past.numbers.get(before);
-        let first = first.expect("a start leaves its marks");
-        assert!(
-            *first >= self.bound,
-            "{first} may have been handed out before"
-        );
+        let first = first.expect("a start writes marks");
+        assert!(*first >= self.bound, "{first} may have been issued before");
         assert_eq!(
             live_digest(Path::new(&self.data()), M::NAME),
             self.past.machine().digest().to_string(),
-            "it has what a replay gives"
+            "it has the state that a replay gives"
         );
     }
 
-    /// What was read once stays; and a node on a copy of the directory comes to the digest that a replay of its own
-    /// journal gives.
+    /// Records that were read once stay unchanged; and a node on a copy of the directory has the same digest as a replay of
+    /// its journal.
     pub(crate) fn compare_again(&self) {
         let whole = past::read::<M>(self.kept.keep());
         assert!(
             whole.numbers == self.past.numbers,
-            "what was in the journal stays in it"
+            "records stay in the journal"
         );
         assert_eq!(whole.machine().digest(), self.past.machine().digest());
         let copy = tempfile::tempdir().expect("a temporary directory");
@@ -211,7 +210,7 @@ impl<M: Actor> Lives<M> {
         let ours = |it: &&sexton::status::ActorReport| it.status.name == M::NAME;
         let digest = status.actors.iter().find(ours);
         let digest = digest.and_then(|actor| actor.status.digest);
-        node.stop().expect("it stops in order");
+        node.stop().expect("a clean stop");
         let (machine, _) = past::recovered::<M>(copy.path());
         assert_eq!(
             digest,
@@ -223,26 +222,26 @@ impl<M: Actor> Lives<M> {
 
 /// Copies files and folders, but no sockets.
 fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a folder is created");
-    for entry in std::fs::read_dir(from).expect("the folder is there") {
-        let entry = entry.expect("it reads");
+    std::fs::create_dir_all(to).expect("a new directory");
+    for entry in std::fs::read_dir(from).expect("the directory exists") {
+        let entry = entry.expect("the directory is readable");
         let kind = entry.file_type().expect("it has a type");
         let place = to.join(entry.file_name());
         if kind.is_dir() {
             copy_folder(&entry.path(), &place);
         } else if kind.is_file() {
-            std::fs::copy(entry.path(), place).expect("it copies");
+            std::fs::copy(entry.path(), place).expect("the file can be copied");
         }
     }
 }
 
-/// The digest of an actor in the running program, as its status says it.
+/// The digest of an actor in the running program, from its status.
 fn live_digest(data: &Path, actor: &str) -> String {
     let socket = data.join("sexton.sock");
     let mut stream = UnixStream::connect(socket).expect("the socket is open");
     stream
         .write_all(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        .expect("it takes the request");
+        .expect("connected");
     let answer = std::io::read_to_string(stream).expect("an answer");
     let its = answer.split(&format!("{{\"name\":\"{actor}\"")).nth(1);
     let digest = its.and_then(|its| its.split("\"digest\":\"").nth(1));
@@ -252,34 +251,34 @@ fn live_digest(data: &Path, actor: &str) -> String {
         .to_owned()
 }
 
-/// What a campaign met. Each count has a floor: a campaign that never met a thing shows nothing of it.
+/// What a campaign encountered. Each count has a minimum: a campaign without any occurrence of a case proves nothing about it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Kills of a program that was serving.
+    /// Kills of a program that was ready.
     pub(crate) kills: u64,
     /// Commands answered.
     pub(crate) answered: u64,
-    /// Checkpoints that came to their mark in the journal.
+    /// Checkpoints whose mark is in the journal.
     checkpoints: u64,
-    /// Ends that left a snapshot half written.
+    /// Kills that left an incomplete snapshot.
     kills_amid: u64,
-    /// Starts, of the program or of its recovery alone, that began with a snapshot.
+    /// Starts of the program, or of its recovery alone, that began with a snapshot.
     starts_from: u64,
-    /// Segments of the journal that were let go.
+    /// Segments of the journal that were removed.
     trimmed: u64,
-    /// The most bytes that snapshots took.
+    /// The maximum size of the snapshots, in bytes.
     snapshot_bytes_max: u64,
 }
 
 impl Counts {
-    /// What is still missing after so many kills, in words.
+    /// The counts that are still too small after this number of kills, as text.
     fn missing(&self, kills: u64) -> Option<String> {
         let floors = [
             ("kills", self.kills, kills),
             ("checkpoints", self.checkpoints, kills / 2),
             ("kills during a checkpoint", self.kills_amid, kills / 5),
             ("starts from a snapshot", self.starts_from, kills / 2),
-            ("segments let go", self.trimmed, kills / 50),
+            ("segments removed", self.trimmed, kills / 50),
         ];
         let missing = floors.iter().find(|(_, count, floor)| count < floor);
         missing.map(|(what, count, floor)| format!("{what}: {count} of {floor}"))
@@ -329,23 +328,23 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().expect("the setting is a number"))
 }
 
-/// As many kills as asked for: `usual` of them, or that share of `SEXTON_CRASH_KILLS` out of `all`.
+/// The number of kills: `usual`, or a share of `SEXTON_CRASH_KILLS` in proportion to `all`.
 pub(crate) fn kills(usual: u64, all: u64) -> u64 {
     setting("SEXTON_CRASH_KILLS").map_or(usual, |kills| kills * usual / all)
 }
 
-/// How long a campaign goes on that counts no kills, in seconds.
+/// How long a campaign runs that does not count kills, in seconds.
 pub(crate) fn seconds(usual: u64) -> u64 {
     setting("SEXTON_CRASH_SECONDS").unwrap_or(usual)
 }
 
-/// The seed to begin with.
+/// The first seed.
 pub(crate) fn seed() -> u64 {
     setting("SEXTON_CRASH_SEED").unwrap_or(1)
 }
 
-/// Goes through directories, from one seed to the next, until there were so many kills and enough of everything else
-/// was met: when a kill falls is for the machine to say. `live` takes the seed and how many kills are enough for it.
+/// Uses one directory after another, from one seed to the next, until there were enough kills and enough of everything
+/// else: the moment of each kill depends on the machine. `live` takes the seed and the number of kills that is enough.
 pub(crate) fn campaign(kills: u64, mut live: impl FnMut(u64, u64) -> Counts) -> Counts {
     let mut seed = seed();
     let mut counts = Counts::default();

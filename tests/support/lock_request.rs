@@ -1,11 +1,11 @@
-//! A request for a lock, for tests that only need one to be held or waited for.
+//! A request for a lock, for tests that only need a held lock or a waiter.
 
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::spine::delivery::Item;
 
-/// Requests a lock for ten minutes, or waits for it as long.
+/// Requests a lock with a TTL of ten minutes, or waits for it as long.
 pub(crate) fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
-    let name = |bytes: &[u8]| Name::new(bytes).expect("it is short");
+    let name = |bytes: &[u8]| Name::new(bytes).expect("the name is short");
     Item::Message(Message::Request {
         key: name(key),
         index: name(b""),

@@ -1,11 +1,11 @@
-//! A LockServer client of the plainest kind: it sends bytes and reads so many back. It knows nothing of the crate's
-//! own codec, so that the two cannot be wrong together.
+//! A minimal LockServer client: it sends bytes and reads a given number of bytes. It does not use the crate's own codec,
+//! so that a mistake in one is not hidden by the same mistake in the other.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take before the test says that it never comes.
+/// How long a test waits for an answer before it fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The command for statistics.
@@ -20,7 +20,7 @@ pub(crate) struct Client {
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListedEntry {
-    /// Standing among contenders.
+    /// Its position among the contenders.
     pub(crate) priority: u8,
     /// Seconds to live as owner.
     pub(crate) ttl: u16,
@@ -28,14 +28,14 @@ pub(crate) struct ListedEntry {
     pub(crate) ttw: u16,
     /// The index.
     pub(crate) index: Vec<u8>,
-    /// Who.
+    /// The owner.
     pub(crate) owner: Vec<u8>,
     /// Whether it owns the lock.
     pub(crate) owns: bool,
 }
 
 impl Client {
-    /// Connects, whatever the server then says.
+    /// Connects, whatever the server sends.
     pub(crate) fn dial(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -44,7 +44,7 @@ impl Client {
         Ok(Self { stream })
     }
 
-    /// Connects and is let in.
+    /// Connects, and expects to be accepted.
     pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
         let mut client = Self::dial(address)?;
         match client.receive(1)?.as_slice() {
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// The socket itself.
+    /// The socket.
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -63,19 +63,19 @@ impl Client {
         self.stream.write_all(bytes)
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// So many bytes, no fewer.
+    /// Exactly this number of bytes.
     pub(crate) fn receive(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count];
         self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Everything until the server ends the connection.
+    /// Everything until the server closes the connection.
     pub(crate) fn receive_all(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes)?;
@@ -102,7 +102,7 @@ impl Client {
             .fold(0, |sum, byte| sum << 8 | u16::from(*byte)))
     }
 
-    /// Renews; whether there was something to renew.
+    /// Renews; returns whether the lock existed.
     pub(crate) fn renew(&mut self, key: &str, index: &str, owner: &str) -> io::Result<bool> {
         Ok(self.ask(&renew(key, index, owner), 1)? == [1])
     }

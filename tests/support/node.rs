@@ -1,4 +1,4 @@
-//! A node inside the test's own process, with a LockServer door on a free port, and how to wait for what it says.
+//! A node inside the test's own process, with a LockServer listener on a free port, and ways to wait for its answers.
 
 pub(crate) use sexton::block_on as wait;
 
@@ -9,7 +9,7 @@ use sexton::spine::delivery::Item;
 use sexton::{Config, Node};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// A LockServer door on a free port of loopback.
+/// A LockServer listener on a free port of loopback.
 pub(crate) fn door() -> LockserverConfig {
     LockserverConfig {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -17,11 +17,11 @@ pub(crate) fn door() -> LockserverConfig {
     }
 }
 
-/// Opens a node, and says where its LockServer door is.
+/// Opens a node, and returns the address of its LockServer listener.
 pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
     let node = Node::open(config).expect("the node opens");
     let address = node.handle().doors().lockserver;
-    (node, address.expect("the door was asked for"))
+    (node, address.expect("the listener was configured"))
 }
 
 /// Every lock entry of a node.

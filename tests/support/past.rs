@@ -1,5 +1,5 @@
-//! What a data directory tells of one actor, read through the library while no coordinator has it, or from a copy: its
-//! journal from the beginning, and, apart from that, what the node's own recovery comes to.
+//! The history of one actor in a data directory, read through the library while no coordinator uses it, or from a copy: the
+//! journal from its beginning and, separately, the result of the node's own recovery.
 
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
@@ -12,25 +12,25 @@ use sexton::spine::recovery::{self, Recovering, Replica, Scope, decode_mark, rec
 use std::path::Path;
 use std::sync::Arc;
 
-/// A message that changed something.
+/// A message that changed the state.
 #[derive(Debug)]
 pub(crate) struct Entry<M: Machine> {
     pub(crate) seq: Seq,
     pub(crate) message: M::Message,
 }
 
-/// The log of a directory from its beginning, as far as it was read.
+/// The log of a directory from its beginning, as far as it has been read.
 pub(crate) struct Past<M: Machine> {
     pub(crate) entries: Vec<Entry<M>>,
-    /// The number of every record.
+    /// The number of each record.
     pub(crate) numbers: Vec<Seq>,
-    /// How many checkpoints came to their mark.
+    /// The number of checkpoints whose mark is in the journal.
     pub(crate) checkpoints: u64,
     pub(crate) tail: Tail,
     replica: Replica<M>,
 }
 
-/// Reads a journal from its beginning, committing entry by entry as it goes.
+/// Reads a journal from its beginning, and commits each entry as it is read.
 pub(crate) fn read<M: Actor>(files: &Path) -> Past<M> {
     let mut past = Past::default();
     past.read_on(files);
@@ -50,12 +50,12 @@ impl<M: Actor> Default for Past<M> {
 }
 
 impl<M: Actor> Past<M> {
-    /// The machine as it stands at its end.
+    /// The machine after the last entry.
     pub(crate) fn machine(&self) -> &M {
         self.replica.machine()
     }
 
-    /// Reads what has come since.
+    /// Reads the new records.
     pub(crate) fn read_on(&mut self, files: &Path) {
         let disk = RealDisk::new(files);
         let begin = Begin {
@@ -82,7 +82,7 @@ impl<M: Actor> Past<M> {
                 let decoded = Replica::<M>::decode(record).expect("it decodes");
                 self.replica
                     .commit(stamp, &decoded)
-                    .expect("what happened can happen again");
+                    .expect("a recorded outcome can be applied again");
                 self.entries.push(Entry {
                     seq: record.seq,
                     message: decoded.message,
@@ -100,7 +100,7 @@ impl<M: Actor> Past<M> {
     }
 }
 
-/// What the node's own recovery comes to, from snapshots and journal, and what it found on its way.
+/// The result of the node's own recovery from snapshots and journal, and what it found.
 pub(crate) fn recovered<M: Actor>(files: &Path) -> (M, recovery::Past) {
     let mut replica = Replica::<M>::new(M::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];

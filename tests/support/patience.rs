@@ -1,15 +1,15 @@
-//! Waiting for events in another process or thread, with an end to it. The end is generous: it says that something
-//! hangs, never that something was slow.
+//! Waiting for events in another process or thread, with a generous timeout: when it expires, something hangs. It never
+//! fails because something was slow.
 
 use std::time::Duration;
 
-/// How long a test waits for an event before it says that it never comes.
+/// How long a test waits for an event before it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How often it looks.
+/// The interval of polling.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Looks until there is something, or fails after [`PATIENCE`].
+/// Polls until there is a value, or fails after [`PATIENCE`].
 #[expect(
     clippy::disallowed_methods,
     reason = "events of another process can only be polled for"
@@ -19,7 +19,7 @@ pub(crate) fn until<T>(event: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        // Most events are nearly there.
+        // Most events happen soon.
         if looks < 100 {
             std::thread::yield_now();
         } else {

@@ -1,9 +1,9 @@
-//! What a process has of the system: connections that it may have, memory that it takes.
+//! System resources of a process: the connections that it may have, and the memory that it uses.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt::Display;
 
-/// Raises this process' limit of descriptors as far as it may; how many that is.
+/// Raises this process' limit of descriptors as far as allowed, and returns it.
 pub(crate) fn raise_descriptor_limit() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let raised = Rlimit {
@@ -16,8 +16,8 @@ pub(crate) fn raise_descriptor_limit() -> usize {
     })
 }
 
-/// How many connections this process can have, of so many wanted, with its limit raised.
-#[expect(clippy::print_stdout, reason = "what is left out is said")]
+/// Returns how many of the `wanted` connections this process can have, with its limit raised.
+#[expect(clippy::print_stdout, reason = "skipped parts are reported")]
 pub(crate) fn connections(wanted: usize) -> usize {
     let allowed = raise_descriptor_limit();
     let count = allowed.saturating_sub(500).min(wanted);
@@ -30,10 +30,10 @@ pub(crate) fn connections(wanted: usize) -> usize {
 /// Resident memory of a process in KiB, by its number or `self`.
 pub(crate) fn resident(process: impl Display) -> u64 {
     let path = format!("/proc/{process}/status");
-    let status = std::fs::read_to_string(path).expect("the process is there");
+    let status = std::fs::read_to_string(path).expect("a live process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
     number
         .and_then(|number| number.parse().ok())
-        .expect("the kernel says how much")
+        .expect("the kernel reports how much")
 }

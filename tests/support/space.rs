@@ -1,17 +1,17 @@
-//! What a data directory takes: no file that nobody knows, and no more bytes however often it was killed.
+//! The content of a data directory: no unknown files, and no growth, however often the program was killed.
 
 use std::path::Path;
 
-/// Segments at most: one in use, one prepared, and those that the older snapshot needs.
+/// Maximum number of segments: one in use, one prepared, and those that the older snapshot needs.
 const SEGMENTS_MAX: usize = 4;
 
-/// The files of a directory, by their names, with their lengths.
+/// The files of a directory, with their sizes, by name.
 pub(crate) struct Space {
     files: Vec<(String, u64)>,
 }
 
 impl Space {
-    /// Looks.
+    /// Lists the files.
     pub(crate) fn of(data: &Path) -> Self {
         let mut files = Vec::new();
         list(data, "", &mut files);
@@ -19,7 +19,7 @@ impl Space {
         Self { files }
     }
 
-    /// Bytes of the snapshots.
+    /// The size of the snapshots.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
         let of_snapshots = |(name, _): &&(String, u64)| name.starts_with("snapshots/");
         self.files
@@ -29,7 +29,7 @@ impl Space {
             .sum()
     }
 
-    /// Wants every file to be one that belongs there, and snapshots to take no more than that.
+    /// Asserts that every file is a known one, and that snapshots are not larger than this.
     pub(crate) fn check(&self, snapshot_bytes_max: u64) {
         let strays: Vec<&str> = self
             .files
@@ -37,7 +37,7 @@ impl Space {
             .map(|(name, _)| name.as_str())
             .filter(|name| !is_known(name))
             .collect();
-        assert!(strays.is_empty(), "nobody knows {strays:?}");
+        assert!(strays.is_empty(), "unknown files: {strays:?}");
         let count = |has: &dyn Fn(&str) -> bool| {
             self.files
                 .iter()
@@ -60,19 +60,19 @@ fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
         return;
     };
     for entry in entries {
-        let entry = entry.expect("the folder reads");
-        let name = entry.file_name().into_string().expect("plain names");
+        let entry = entry.expect("the directory is readable");
+        let name = entry.file_name().into_string().expect("UTF-8");
         let name = format!("{folder}{name}");
         match entry.metadata() {
             Ok(found) if found.is_dir() => list(root, &format!("{name}/"), files),
             Ok(found) => files.push((name, found.len())),
-            // Renamed or removed meanwhile.
+            // Renamed or removed while the directory was listed.
             Err(_) => {}
         }
     }
 }
 
-/// Whether a file of that name belongs into a data directory. sled's `blobs/` must stay empty: it leaks them.
+/// Whether a data directory may have a file of this name. sled's `blobs/` must stay empty, because sled leaks these files.
 fn is_known(name: &str) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     match folder {

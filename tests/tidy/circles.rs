@@ -1,7 +1,7 @@
-//! Files that import each other, directly or by way of others: a circle has no first file to read.
+//! Files that import each other, directly or indirectly: a circle has no first file to read.
 //!
-//! A name that a `mod.rs` passes on counts as imported from where it stands. What a `mod.rs` names of its own folder is
-//! not counted, since it has to name that.
+//! A name that a `mod.rs` re-exports counts as imported from its own file. Names that a `mod.rs` uses from its own folder are
+//! not counted, because it has to name them.
 
 use crate::CIRCLES;
 use crate::paths::{imports, joined, module, written_out};
@@ -9,7 +9,7 @@ use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Files by what they import.
+/// Files by their imports.
 struct Graph {
     imports: BTreeMap<String, BTreeSet<String>>,
 }
@@ -43,7 +43,7 @@ impl Graph {
         }
     }
 
-    /// Every file that can be come to from this one.
+    /// Every file that is reachable from this one.
     fn reached(&self, from: &str) -> BTreeSet<&str> {
         let imported = |file: &str| self.imports.get(file).into_iter().flatten();
         let mut reached = BTreeSet::new();
@@ -75,7 +75,7 @@ impl Graph {
     }
 }
 
-/// The names that a `mod.rs` passes on, and where they stand.
+/// The names that a `mod.rs` re-exports, and their files.
 fn reexports(source: &Source) -> Vec<(String, String)> {
     let here = module(&source.path);
     let mut found = Vec::new();
@@ -115,7 +115,7 @@ fn files_import_each_other_only_where_the_table_says_why() {
     let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("there is a map");
     for (places, why) in CIRCLES {
         let is_there = circles.iter().any(|circle| is_within(circle, places));
-        assert!(is_there, "{places:?} is no circle any more: {why}");
+        assert!(is_there, "{places:?} is no longer a circle: {why}");
         let named =
             |place: &&&str| map.contains(&format!("`{}`", place.trim_start_matches("src/")));
         assert_eq!(

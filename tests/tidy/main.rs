@@ -1,6 +1,6 @@
-//! The rules of the house that no compiler checks, one pass over the tree. The tables to edit are in `tables.rs` and `world.rs`.
+//! The project's rules that no compiler checks, in one pass over the tree. The tables to edit are in `tables.rs` and `world.rs`.
 //!
-//! Each rule has an example that breaks it and one that does not, so that none passes because it looks at nothing.
+//! Each rule has an example that breaks it and one that does not, so that a rule which checks nothing fails.
 
 mod circles;
 mod pages;
@@ -87,7 +87,7 @@ fn the_map_names_every_folder_and_document() {
         let mut places = source::folders(root, "src");
         places.extend(source::folders(root, "docs"));
         places.extend(source::files(root, "docs").into_iter().filter(|path| {
-            // Decisions are many; their folder stands for them.
+            // There are many decisions; their folder represents them.
             !path.starts_with("docs/decisions/")
         }));
         places.retain(|place| !map.contains(place.as_str()) && !map.contains(short(place)));
@@ -101,7 +101,7 @@ fn the_map_names_every_folder_and_document() {
     assert!(missing("").len() > 5, "an empty map would be noticed");
 }
 
-/// A folder below one that the map has named may stand there by its last name.
+/// A folder below one that the map names may be listed by its last name.
 fn short(place: &str) -> &str {
     let last = place
         .trim_end_matches('/')
@@ -120,7 +120,7 @@ fn panics_unwind_in_every_build() {
         let line = section.lines().find(|line| line.starts_with("panic"))?;
         line.split('"').nth(1).map(str::to_owned)
     };
-    // Restarts of actors depend on it: with `abort`, one panic is the end of all.
+    // Restarts of actors depend on it: with `abort`, one panic ends the process.
     for profile in ["release", "dist"] {
         let panics = panics(&manifest, profile);
         assert_eq!(panics.as_deref(), Some("unwind"), "{profile}");

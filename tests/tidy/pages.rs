@@ -1,15 +1,15 @@
-//! The documentation: links lead somewhere, every page is part of the site, every error has its row, and figures that are quoted
-//! are those that were measured.
+//! The documentation: links have targets, every page is part of the site, every error has its row, and quoted figures are the
+//! measured ones.
 
 use crate::source::files;
 use sexton::refusal::Reason;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-/// Files whose texts of errors nobody is shown, and why.
+/// Files whose error texts are never shown, and why.
 const UNSEEN: &[(&str, &str)] = &[(
     "src/protocols/lockserver/codec.rs",
-    "LockServer's clients get a byte in its place: docs/protocols/lockserver.md",
+    "LockServer's clients get a byte instead: docs/protocols/lockserver.md",
 )];
 
 fn root() -> &'static Path {
@@ -17,7 +17,7 @@ fn root() -> &'static Path {
 }
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).expect("a page is text")
+    std::fs::read_to_string(root().join(path)).expect("UTF-8")
 }
 
 fn pages() -> Vec<String> {
@@ -25,7 +25,7 @@ fn pages() -> Vec<String> {
     files(root(), "").into_iter().filter(is_page).collect()
 }
 
-/// The lines of a page without its blocks of code.
+/// The lines of a page without its code blocks.
 fn prose(page: &str) -> Vec<&str> {
     let mut within = false;
     let mut lines = Vec::new();
@@ -39,12 +39,12 @@ fn prose(page: &str) -> Vec<&str> {
     lines
 }
 
-/// A line without what stands between backquotes.
+/// A line without the text between backquotes.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("")
 }
 
-/// Where the links of a page lead.
+/// The targets of a page's links.
 fn links(page: &str) -> Vec<String> {
     let mut links = Vec::new();
     for line in prose(page) {
@@ -59,7 +59,7 @@ fn links(page: &str) -> Vec<String> {
     links
 }
 
-/// What can be linked to on a page: headings, as GitHub and mdBook name them, and names that it gives itself.
+/// The anchors of a page: headings, as GitHub and mdBook name them, and explicit names.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for line in prose(page) {
@@ -101,7 +101,7 @@ fn plain(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// What is wrong with a link of a page.
+/// The problem with a link of a page.
 fn broken(from: &str, link: &str) -> Option<String> {
     let wrong = |what: &str| Some(format!("{from}: ({link}) {what}"));
     if link.starts_with("https://") {
@@ -120,7 +120,7 @@ fn broken(from: &str, link: &str) -> Option<String> {
     let Some(target) = target.filter(|target| root().join(target).exists()) else {
         return wrong("leads nowhere");
     };
-    // The site has what is below `docs/`.
+    // The site contains the files below `docs/`.
     if from.starts_with("docs/") && !target.starts_with("docs") {
         return wrong("leads out of the site");
     }
@@ -143,7 +143,7 @@ fn every_link_leads_somewhere() {
     }
     assert!(count > 100, "{count} links were found");
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
-    // Each kind of broken link is one that would be found.
+    // Each kind of broken link would be found.
     for (from, link) in [
         ("README.md", "docs/nothing.md"),
         ("README.md", "docs/operations.md#nothing"),
@@ -188,7 +188,7 @@ fn the_site_has_every_page() {
     let gone: Vec<_> = listed.difference(&there).collect();
     assert!(
         missing.is_empty() && gone.is_empty(),
-        "docs/SUMMARY.md lacks {missing:?}, and lists {gone:?}, which are not there"
+        "docs/SUMMARY.md lacks {missing:?}, and lists {gone:?}, which do not exist"
     );
 }
 
@@ -206,7 +206,7 @@ fn every_reason_has_a_row_among_the_errors() {
     }
 }
 
-/// The parts between the values of a text, without backquotes, which a page has around all of it.
+/// The constant parts of a text around its values, without backquotes, which are omitted on the page, too.
 fn parts(text: &str) -> Vec<String> {
     let lines = text.split("\\\n").map(str::trim_start);
     let text = lines.collect::<String>();
@@ -216,7 +216,7 @@ fn parts(text: &str) -> Vec<String> {
     pieces.map(after).collect()
 }
 
-/// The text that begins here, between quotation marks.
+/// The quoted text that begins here.
 fn quoted(source: &str) -> Option<&str> {
     let text = source.trim_start().strip_prefix('"')?;
     let mut ends = text.match_indices('"').map(|(at, _)| at);
@@ -224,7 +224,7 @@ fn quoted(source: &str) -> Option<&str> {
     text.get(..end)
 }
 
-/// The texts of the errors of a file: of `#[error("…")]`, and of `fn words`, which has those of another type.
+/// The error texts of a file: of `#[error("…")]`, and of `fn words`, which has those of another type.
 fn texts(source: &str) -> Vec<&str> {
     let attributes = source.split("#[error(").skip(1);
     let words = source.split("const fn words(refused").skip(1);
@@ -234,8 +234,8 @@ fn texts(source: &str) -> Vec<&str> {
     attributes.chain(arms).filter_map(quoted).collect()
 }
 
-/// The texts of the failures of commands that no help follows. What the operating system refused is one row of the page, which
-/// says `failed to ACTION: WHY`.
+/// The texts of failures of commands without a help line. Refusals of the operating system have one row on the page,
+/// `failed to ACTION: WHY`.
 fn helpless(source: &str) -> Vec<&str> {
     let kinds = ["found", "usage", "unreachable", "halted", "of_command"];
     let begins = kinds.map(|kind| format!("Failure::{kind}("));
@@ -266,7 +266,7 @@ fn helpless(source: &str) -> Vec<&str> {
     texts.filter(|text| !is_one_row(text)).collect()
 }
 
-/// Whether a message that a page shows has all these parts, in this order. What is printed after `failed to` is shown so.
+/// Whether a message on a page contains all these parts, in this order. Texts after `failed to` are shown with these words.
 fn shows(message: &str, parts: &[String]) -> bool {
     let after = message.strip_prefix("failed to ").unwrap_or(message);
     has(message, parts) || has(after, parts)
@@ -283,7 +283,7 @@ fn has(text: &str, parts: &[String]) -> bool {
     true
 }
 
-/// What stands in the first column of the tables of a page, without backquotes.
+/// The first column of the tables of a page, without backquotes.
 fn messages(page: &str) -> Vec<String> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let cells = rows.filter_map(|row| row.split(" | ").next());
@@ -306,7 +306,7 @@ fn every_error_is_among_the_errors() {
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();
         for text in [texts(source), helpless(source)].concat() {
             let parts = parts(text);
-            // What is only a value is the text of another error.
+            // A text that is only a value is the text of another error.
             let has_words = |part: &String| part.chars().any(char::is_alphabetic);
             if !parts.iter().any(has_words) {
                 continue;

@@ -1,8 +1,8 @@
-//! What a file imports: every path of the library that its code names, with groups written out.
+//! The imports of a file: every path of the library in its code, with groups expanded.
 
 use crate::source::Source;
 
-/// The paths that a file names, from the root of the library: `lookup::slab::Slab`.
+/// The paths that a file uses, from the root of the library: `lookup::slab::Slab`.
 pub(crate) fn imports(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     let parent = parent(&source.path);
@@ -44,7 +44,7 @@ pub(crate) fn joined(base: &str, path: &str) -> String {
     }
 }
 
-/// The paths that code begins with: several, if it is a group.
+/// The paths at the beginning of this code: several, if it is a group.
 pub(crate) fn written_out(code: &str) -> impl Iterator<Item = String> {
     let code = code.trim_start();
     let mut paths = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn written_out(code: &str) -> impl Iterator<Item = String> {
     paths.into_iter()
 }
 
-/// What stands between the commas of a group, up to its end.
+/// The items between the commas of a group, up to its end.
 fn parts(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {

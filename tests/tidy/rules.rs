@@ -6,11 +6,11 @@ use crate::{EMPTY_WORDS, IMPORTS, ITS_OWN, LINES_MAX, TOO_LONG, UNSAFE, WORLD};
 
 type Example = (&'static str, &'static str);
 
-/// One rule of the house.
+/// A rule of the project.
 pub(crate) struct Rule {
-    /// What it asks for.
+    /// The requirement.
     pub(crate) says: &'static str,
-    /// What breaks it in a file.
+    /// Finds violations in a file.
     pub(crate) check: fn(&Source) -> Vec<String>,
     pub(crate) bad: &'static [Example],
     pub(crate) good: &'static [Example],
@@ -18,7 +18,7 @@ pub(crate) struct Rule {
 
 pub(crate) const RULES: &[Rule] = &[
     Rule {
-        says: "only the files of the table WORLD touch what is outside",
+        says: "only the files of the table WORLD use the outside world",
         check: world,
         bad: &[
             ("src/actors/lock/machine.rs", "use tokio::net::TcpStream;"),
@@ -107,11 +107,11 @@ pub(crate) const RULES: &[Rule] = &[
         ],
     },
     Rule {
-        says: "every file says first what it owns: `//!`",
+        says: "every file begins with what it owns: `//!`",
         check: |source| {
             found(
                 source.is_rust() && !source.text.starts_with("//! "),
-                "no `//!` at its top",
+                "no `//!` at the top",
             )
         },
         bad: &[
@@ -150,7 +150,7 @@ pub(crate) const RULES: &[Rule] = &[
         )],
     },
     Rule {
-        says: "what is not finished does not land",
+        says: "unfinished code is not merged",
         check: |source| {
             let words = [
                 ["to", "do!"],
@@ -173,7 +173,7 @@ pub(crate) const RULES: &[Rule] = &[
         good: &[("src/x.rs", "//! Done.\n")],
     },
     Rule {
-        says: "outside tests, an expectation says why it holds: no `unwrap()`",
+        says: "outside tests, an `expect` states why it holds: no `unwrap()`",
         check: |source| {
             found(
                 source.is_product() && source.code.contains(".unwrap()"),
@@ -194,7 +194,7 @@ pub(crate) const RULES: &[Rule] = &[
         ],
     },
     Rule {
-        says: "a name says what a thing is, not that it is one",
+        says: "a name tells what a thing is, not that it is one",
         check: empty_names,
         bad: &[
             ("src/protocols/utils.rs", "//! X.\n"),
@@ -212,7 +212,7 @@ pub(crate) const RULES: &[Rule] = &[
         ],
     },
     Rule {
-        says: "`unsafe` stands only in the files of the table UNSAFE",
+        says: "`unsafe` is only in the files of the table UNSAFE",
         check: |source| {
             let allowed = UNSAFE.contains(&source.path.as_str());
             found(
@@ -224,7 +224,7 @@ pub(crate) const RULES: &[Rule] = &[
         good: &[("src/x.rs", "// unsafe\nlet unsafe_looking = 1;")],
     },
     Rule {
-        says: "nothing speaks of one machine: no path of somebody's disk",
+        says: "nothing refers to one machine: no path of a personal disk",
         check: machine_paths,
         bad: &[
             ("docs/x.md", concat!("see /wo", "rk/x")),
@@ -237,7 +237,7 @@ pub(crate) const RULES: &[Rule] = &[
         ],
     },
     Rule {
-        says: "packages come from the public index, and no file says otherwise",
+        says: "packages come from the public index, and no file configures another",
         check: registries,
         bad: &[
             (
@@ -302,7 +302,7 @@ fn imports(source: &Source) -> Vec<String> {
     };
     let module = paths::module(&source.path);
     let its_own = module.split("::").take(2).collect::<Vec<_>>().join("::");
-    // Only what `mod.rs` shows of an actor is for others.
+    // Only the names that an actor's `mod.rs` exports are for others.
     let inner = |import: &str| {
         let mut parts = import.split("::");
         let (Some("actors"), Some(actor), Some(file)) = (parts.next(), parts.next(), parts.next())
@@ -363,7 +363,7 @@ fn empty_names(source: &Source) -> Vec<String> {
     broken
 }
 
-/// The words of a name, in small letters.
+/// The words of a name, in lower case.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for c in name.chars() {
@@ -380,7 +380,7 @@ fn words(name: &str) -> Vec<String> {
 
 fn machine_paths(source: &Source) -> Vec<String> {
     let mut paths = vec![["/wo", "rk/"], ["/ho", "me/"], ["/ro", "ot/"]];
-    // Where a reader is told to try something out, a temporary folder is the right place.
+    // Where a reader is told to try something, a temporary folder is the right place.
     if source.is_rust() {
         paths.push(["/t", "mp/"]);
     }

@@ -1,4 +1,4 @@
-//! The tree as text: which files there are, and their code without comments and quoted text.
+//! The tree as text: its files, and their code without comments and quoted text.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ pub(crate) struct Source {
     /// Its path from the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The text with comments and quoted text blanked out, and without the tests at its end.
+    /// The text with comments and quoted text blanked out, and without the tests at the end.
     pub(crate) code: String,
 }
 
@@ -66,7 +66,7 @@ impl Source {
     }
 }
 
-/// Files below a folder, as paths from the root, without what is built or belongs to version control.
+/// Files below a folder, as paths from the root, without build output and version control.
 pub(crate) fn files(root: &Path, folder: &str) -> Vec<String> {
     walk(root, folder)
         .into_iter()
@@ -91,9 +91,9 @@ fn walk(root: &Path, folder: &str) -> Vec<String> {
         "proptest-regressions",
     ];
     let mut found = Vec::new();
-    let entries = std::fs::read_dir(root.join(folder)).expect("a folder of the tree can be read");
+    let entries = std::fs::read_dir(root.join(folder)).expect("the directory is readable");
     for entry in entries {
-        let entry = entry.expect("a folder of the tree can be read");
+        let entry = entry.expect("the directory is readable");
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if folder.is_empty() {
             name.clone()
@@ -111,7 +111,7 @@ fn walk(root: &Path, folder: &str) -> Vec<String> {
     found
 }
 
-/// Rust text with every comment and every quoted text replaced by spaces. Lines stay where they are.
+/// Rust text with every comment and every quoted text replaced by spaces. Line numbers stay the same.
 fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

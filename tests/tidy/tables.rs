@@ -1,15 +1,15 @@
-//! What each part of the tree may name and import, and how long its files may be.
+//! What each part of the tree may name and import, and the maximum length of its files.
 
-/// What a part of the library may import of the others: the longest prefix of a file's path decides. An entry
-/// without `::` at its end allows what lies below it too, and [`ITS_OWN`] is the folder of the actor that a file is of.
+/// The parts of the library that a part may import: the longest prefix of a file's path decides. An entry without `::` at
+/// its end also allows what lies below it, and [`ITS_OWN`] is the folder of the actor to which a file belongs.
 pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
     ("src/bytes.rs", &["text"]),
     ("src/schedule/", &["clock", "schedule"]),
-    // How records are encoded is no part of what they say.
+    // The content of records does not depend on their encoding.
     ("src/decode.rs", &[]),
-    // What the kernel offers knows nothing of what it is for.
+    // The kernel layer does not know what it is used for.
     (
         "src/kernel/",
         &["actors::process::Identity", "bytes", "ids", "kernel"],
@@ -25,7 +25,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "kernel",
         ],
     ),
-    // What performs an actor's actions knows that actor, and the world.
+    // The code that performs an actor's actions knows that actor, and the world.
     (
         "src/ports/",
         &[
@@ -33,7 +33,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("src/persist/", &["clock", "decode", "ids", "persist"]),
-    // The one list of actors, and what is made of it.
+    // The one list of actors, and what is generated from it.
     (
         "src/actors/mod.rs",
         &[
@@ -63,7 +63,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/spine/runtime/",
         &["block_on", "clock", "decode", "ids", "persist", "spine"],
     ),
-    // Look-up structures know nothing but slots, time and pages.
+    // Look-up structures only know slots, time and pages.
     ("src/lookup/mod.rs", &[]),
     (
         "src/lookup/deadlines.rs",
@@ -100,9 +100,9 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "ids",
         ],
     ),
-    // What is stored of effects depends on nothing that may change beneath it.
+    // Stored effects depend on nothing that may change below them.
     ("src/spine/effect.rs", &["ids"]),
-    // A machine knows its own words and the contract. One that needs more has a row of its own.
+    // A machine knows its own messages and the contract. One that needs more has a row of its own.
     (
         "src/actors/",
         &[
@@ -153,8 +153,8 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "text",
         ],
     ),
-    // What runs for a lease is launched by the ProcessActor; its names are those of locks.
-    // It asks for locks and for processes in their own words.
+    // Processes for a lease are launched by the ProcessActor; the names of leases are those of locks.
+    // It requests locks and processes by their messages.
     (
         "src/actors/dispatch/",
         &[
@@ -226,7 +226,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("src/actors/lock/machine.rs", LOCK_RULES),
-    // What stands in the journal depends on nothing that may change beneath it.
+    // The content of the journal depends on nothing that may change below it.
     (
         "src/actors/lock/message.rs",
         &[
@@ -278,7 +278,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "text",
         ],
     ),
-    // What a node offers knows nothing of how it is asked for: only the composition root knows both.
+    // The requests that a node accepts do not depend on protocols: only the composition root knows both.
     (
         "src/handle/",
         &[
@@ -338,7 +338,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "status",
         ],
     ),
-    // Where a node's listeners are opened, and what is told if one does not: nowhere else below the tools.
+    // Where a node's listeners are opened, and failures to open them are reported: nowhere else below the tools.
     ("src/node/doors.rs", LISTENERS),
     ("src/node/mod.rs", LISTENERS),
 ];
@@ -375,19 +375,19 @@ const LOCK_RULES: &[&str] = &[
     "ids",
 ];
 
-/// Files and folders that import each other, and why they still do. No other circle is allowed, and none of actors, of
-/// look-up structures or of what is kept on disk.
+/// Files and folders that import each other, and the reason. No other circle is allowed, and none among actors, look-up
+/// structures or files for the disk.
 pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
     (
         &["src/spine/checkpoint.rs", "src/spine/shared.rs"],
-        "checkpoints run over the spine, which keeps a list of who can be asked for pages",
+        "checkpoints run over the spine, which keeps a list of actors that provide pages",
     ),
     (
         &[
             "src/protocols/beanstalk/reply.rs",
             "src/protocols/beanstalk/stats.rs",
         ],
-        "an answer may be statistics, which write numbers and states as answers do",
+        "an answer may be statistics, which encode numbers and states as answers do",
     ),
     (
         &[
@@ -395,7 +395,7 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
             "src/protocols/beanstalk/door.rs",
             "src/protocols/beanstalk/session.rs",
         ],
-        "sessions share what the listener that opens them keeps, and clients its default tube",
+        "sessions share the state of the listener that opens them, and clients its default tube",
     ),
     (
         &[
@@ -409,11 +409,11 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
             "src/protocols/lockserver/door.rs",
             "src/protocols/lockserver/session.rs",
         ],
-        "sessions share what the listener that opens them keeps",
+        "sessions share the state of the listener that opens them",
     ),
 ];
 
-/// Files in which `unsafe` may stand.
+/// Files in which `unsafe` is allowed.
 pub(crate) const UNSAFE: &[&str] = &[
     "src/kernel/child.rs",
     "src/kernel/credentials.rs",
@@ -428,11 +428,11 @@ pub(crate) const UNSAFE: &[&str] = &[
     "tools/allocator.rs",
 ];
 
-/// The most lines of a source file, and files that are on their way below it.
+/// The maximum number of lines of a source file, and files that still exceed it.
 pub(crate) const LINES_MAX: usize = 600;
 pub(crate) const TOO_LONG: &[(&str, usize)] = &[];
 
-/// Words that say nothing, in names of files and types.
+/// Words without meaning, in names of files and types.
 pub(crate) const EMPTY_WORDS: &[&str] = &[
     "common",
     "context",

@@ -1,6 +1,6 @@
-//! Who may name what is outside: the kernel, the clock, files, sockets, and the libraries for them.
+//! Which files may use the outside world: the kernel, the clock, files, sockets, and the libraries for them.
 
-/// Who may name what is outside: a word of code, and the files or folders that may have it.
+/// A word of code, and the files or folders that may contain it.
 pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("actix", &["src/spine/runtime/"]),
     ("actix_web", &["src/protocols/http/"]),
@@ -136,7 +136,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         ],
     ),
     ("SystemTime", &["tools/"]),
-    // A library catches no signals, prints nothing, and never ends the program it is in.
+    // A library catches no signals, prints nothing, and never ends its program.
     ("tokio::signal", &["tools/"]),
     ("signal_hook", &["tools/"]),
     ("print", &["tools/"]),

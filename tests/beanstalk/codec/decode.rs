@@ -1,4 +1,4 @@
-//! Lines and bodies into commands.
+//! Decoding of lines and bodies into commands.
 
 use crate::chance::Chance;
 use crate::codec::row::{Client, JOB_BYTES_MAX, Row};
@@ -28,7 +28,7 @@ fn where_the_bytes_are_cut_makes_no_difference() {
         let single = Client::of(row.input.chunks(1));
         assert_eq!(single.outcomes, whole.outcomes, "{}", row.text);
         assert_eq!(single.bodies, whole.bodies, "{}", row.text);
-        // Every place in what is short; the ends and some between in what is long.
+        // Every position in short inputs; the ends and some positions between in long ones.
         let len = row.input.len();
         for at in (0..=len).filter(|at| len < 1500 || *at < 300 || len - at < 50 || at % 997 == 0) {
             let (first, second) = row.input.split_at(at);
@@ -39,7 +39,7 @@ fn where_the_bytes_are_cut_makes_no_difference() {
     }
 }
 
-/// What random streams are made of: a bit of everything that has a meaning somewhere.
+/// The parts of random streams: an example of everything that has a meaning somewhere.
 const PIECES: &[&[u8]] = &[
     b"put 0 0 1 5\r\nhello\r\n",
     b"put 0 0 1 5\r\n",
@@ -79,14 +79,14 @@ proptest! {
         let mut client = Client::new();
         let mut rest = input.as_slice();
         while !rest.is_empty() {
-            let len = usize::try_from(1 + chance.below(40)).expect("it is small");
+            let len = usize::try_from(1 + chance.below(40)).expect("a small number");
             let (piece, after) = rest.split_at(len.min(rest.len()));
             client.offer(piece);
             rest = after;
         }
         prop_assert_eq!(&client.outcomes, &whole.outcomes);
         prop_assert_eq!(&client.bodies, &whole.bodies);
-        // Less than a line, and no more of a body than came, rounded up to the first step.
+        // Less than a line, and no more of a body than has arrived, rounded up to the first step.
         prop_assert!(client.held_bytes_max < LINE_BYTES_MAX + 4096);
     }
 }
@@ -109,7 +109,7 @@ fn a_body_in_pieces_takes_memory_as_it_comes_and_none_to_spare() {
     let mut decoder = Decoder::new(job_bytes_max);
     let line = format!("put 0 0 1 {job_bytes_max}\r\n");
     assert_eq!(decoder.take(line.as_bytes()), (line.len(), None));
-    assert_eq!(decoder.held_bytes(), 0, "nothing came of it");
+    assert_eq!(decoder.held_bytes(), 0, "nothing is held");
     assert_eq!(decoder.take(b"x"), (1, None));
     assert!(decoder.held_bytes() <= 4096, "{}", decoder.held_bytes());
     let mut came = 1;
@@ -135,9 +135,9 @@ fn a_body_in_pieces_takes_memory_as_it_comes_and_none_to_spare() {
         };
         assert_eq!(taken, 2);
         let Cow::Owned(body) = put.body else {
-            panic!("it came in pieces");
+            panic!("it arrived in pieces");
         };
-        assert_eq!(body.capacity(), size, "no room to spare");
+        assert_eq!(body.capacity(), size, "no spare capacity");
         assert_eq!(decoder.held_bytes(), 0);
     }
 }
@@ -176,7 +176,7 @@ fn a_body_that_is_let_go_of_is_swallowed_to_its_end() {
     }
 }
 
-/// 4 GiB need not come for this: the size is the largest that a line can name.
+/// No 4 GiB are needed for this: the size is the largest that a line can have.
 #[test]
 fn the_size_limit_is_the_decoders_and_to_the_byte() {
     for (limit, size, fits) in [(0, 0, true), (0, 1, false), (10, 10, true), (10, 11, false)] {

@@ -1,4 +1,4 @@
-//! Replies into bytes.
+//! Encoding of replies.
 
 use sexton::protocols::beanstalk::stats::{BinlogStats, JobCounts};
 use sexton::protocols::beanstalk::{
@@ -10,7 +10,9 @@ fn bytes(reply: &Reply<'_>) -> String {
     let mut output = b"before".to_vec();
     encode(reply, &mut output);
     let output = String::from_utf8(output).expect("these replies are text");
-    let reply = output.strip_prefix("before").expect("it is put behind");
+    let reply = output
+        .strip_prefix("before")
+        .expect("the job is added after the others");
     reply.to_owned()
 }
 
@@ -230,7 +232,7 @@ fn the_servers_statistics_have_their_keys_in_order() {
     );
 }
 
-/// The order of the words is the order of their numbers.
+/// The words are ordered by their numbers.
 #[test]
 fn each_command_is_counted_under_its_own_key() {
     for (counted, key) in [
@@ -250,7 +252,7 @@ fn each_command_is_counted_under_its_own_key() {
             ..server()
         }
         .to_yaml();
-        let yaml = String::from_utf8(yaml).expect("it is text");
+        let yaml = String::from_utf8(yaml).expect("UTF-8");
         let found: Vec<&str> = yaml
             .lines()
             .filter(|line| line.starts_with("cmd-") && line.ends_with(": 1"))

@@ -1,5 +1,5 @@
-//! beanstalkd's protocol as bytes: what each line means, however it was cut, and what each reply looks like. What
-//! beanstalkd itself says to the same lines is asked where it is installed.
+//! beanstalkd's protocol as bytes: the meaning of each line, however it was split, and the form of each reply. Where
+//! beanstalkd is installed, its replies to the same lines are compared.
 
 mod decode;
 mod encode;

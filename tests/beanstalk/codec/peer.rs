@@ -1,5 +1,5 @@
-//! The same bytes to beanstalkd itself. What only the queues can decide is left aside: here it matters what is
-//! refused, with which word, and what is swallowed.
+//! Sends the same bytes to beanstalkd itself. What only the queues can decide is ignored: the comparison is about which
+//! commands are refused, with which word, and which bytes are skipped.
 
 use crate::beanstalkd::Server;
 use crate::chance::Chance;
@@ -14,12 +14,12 @@ use std::net::Shutdown;
 /// beanstalkd, until this is dropped.
 struct Beanstalkd {
     server: Server,
-    /// Since 1.13.
+    /// Whether it is 1.13 or newer.
     since_13: bool,
 }
 
 impl Beanstalkd {
-    /// Starts it, or says that it is left out.
+    /// Starts it, or reports that this is skipped.
     fn start() -> Option<Self> {
         let (server, version) = match Server::beanstalkd() {
             Ok(started) => started,
@@ -34,17 +34,20 @@ impl Beanstalkd {
                 return None;
             }
             Some(12) => false,
-            // What is built from its source does not always know its version.
+            // A build from source does not always know its version.
             Some(13..) | None => true,
         };
         Some(Self { server, since_13 })
     }
 
-    /// Everything that it says to these bytes and their end.
+    /// All replies to these bytes.
     fn say(&self, input: &[u8]) -> Vec<u8> {
         let mut client = self.server.connect();
-        let mut writer = client.stream().try_clone().expect("a second handle");
-        // It reads no further while its replies are not read.
+        let mut writer = client
+            .stream()
+            .try_clone()
+            .expect("a second handle can be opened");
+        // It stops reading while its replies are not read.
         std::thread::scope(|threads| {
             let writing = threads.spawn(move || -> std::io::Result<()> {
                 writer.write_all(input)?;
@@ -53,7 +56,7 @@ impl Beanstalkd {
             let output = client.rest();
             writing
                 .join()
-                .expect("writing does not panic")
+                .expect("no panic")
                 .expect("it reads all of it");
             output
         })
@@ -83,7 +86,7 @@ fn verdicts(mut replies: &[u8]) -> Vec<String> {
     verdicts
 }
 
-/// Takes so many bytes and an end of line.
+/// Takes this many bytes and a line end.
 fn take<'a>(replies: &mut &'a [u8], len: usize) -> &'a [u8] {
     let (taken, rest) = replies.split_at(len);
     *replies = rest.strip_prefix(b"\r\n").expect("an end of line");
@@ -119,7 +122,7 @@ fn beanstalkd_says_what_the_table_says() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What random sequences are made of. Nothing that waits, and no CR but before LF: see the table on both.
+/// The parts of random sequences. No commands that wait, and no CR except before LF: the table has both.
 const PIECES: &[&[u8]] = &[
     b"put 0 0 1 5\r\nhello\r\n",
     b"put 0 0 1 5\r\nhello world\r\n",
@@ -169,10 +172,10 @@ fn random_sequences_come_to_the_same() {
     for seed in 0..1000 {
         let mut chance = Chance::new(seed);
         let mut input = Vec::new();
-        // A line stays far from 224 bytes, which have rows of their own in the table.
+        // Lines stay well below 224 bytes; the table has rows about that.
         while input.len() < 150 {
-            let piece = chance.below(u64::try_from(PIECES.len()).expect("they are few"));
-            let piece = usize::try_from(piece).expect("it is small");
+            let piece = chance.below(u64::try_from(PIECES.len()).expect("a small number"));
+            let piece = usize::try_from(piece).expect("a small number");
             input.extend_from_slice(PIECES.get(piece).expect("it is one of them"));
         }
         if chance.below(4) == 0 {
@@ -189,7 +192,7 @@ fn random_sequences_come_to_the_same() {
     }
 }
 
-/// Where sexton does otherwise on purpose: each of these leaves a client of beanstalkd waiting.
+/// Intentional differences: each of these makes a client of beanstalkd wait.
 #[test]
 fn beanstalkd_still_waits_where_the_table_says_so() {
     let Some(beanstalkd) = Beanstalkd::start() else {
@@ -214,7 +217,7 @@ fn beanstalkd_still_waits_where_the_table_says_so() {
     }
 }
 
-/// Clients compare the statistics as wholes, so the keys and their order are its own.
+/// Clients compare the statistics as a whole, so the keys and their order are beanstalkd's.
 #[test]
 fn the_servers_statistics_have_the_keys_of_beanstalkd() {
     let Some(beanstalkd) = Beanstalkd::start() else {
@@ -271,7 +274,7 @@ const PAUSED_ONCE: TubeStats<'static> = TubeStats {
     pause_time_left: 0,
 };
 
-/// A job's life: what is sent, and the reply.
+/// A job's life: commands and replies.
 fn life() -> Vec<(&'static str, Reply<'static>)> {
     vec![
         ("use 2010", Reply::Using(b"2010")),
@@ -314,7 +317,7 @@ fn the_replies_to_a_jobs_life_are_those_of_beanstalkd() {
     let mut ours = String::from_utf8(ours).expect("these replies are text");
     let mut theirs = String::from_utf8(beanstalkd.say(&input)).expect("these replies are text");
     if !beanstalkd.since_13 {
-        // Names stood bare, so that the blocks were shorter.
+        // Names were unquoted, so the blocks were shorter.
         for replies in [&mut ours, &mut theirs] {
             let lines = replies.lines().filter(|line| !line.starts_with("OK "));
             *replies = lines.collect::<Vec<_>>().join("\n").replace('"', "");

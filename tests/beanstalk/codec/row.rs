@@ -1,28 +1,28 @@
-//! The table of lines and what comes of them, and a client's bytes as a connection would offer them.
+//! The table of lines and their results, and a client's bytes as a connection would provide them.
 
 use sexton::protocols::beanstalk::{Command, Decoder, Reply};
 
-/// Beyond this, a body is too big: beanstalkd's own default.
+/// A larger body is refused: beanstalkd's own default.
 pub(crate) const JOB_BYTES_MAX: u32 = 65_535;
 
 /// One row of the table.
 pub(crate) struct Row {
-    /// As it stands in the table.
+    /// Its text in the table.
     pub(crate) text: &'static str,
     pub(crate) known_to: KnownTo,
     pub(crate) input: Vec<u8>,
-    /// Each command as it is told in the log, or the word for its refusal.
+    /// Each command as the log shows it, or the word of its refusal.
     pub(crate) outcomes: Vec<String>,
 }
 
-/// Which programs do as the row says.
+/// The programs that behave as the row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KnownTo {
     /// Every beanstalkd since 1.12.
     Beanstalkd,
     /// beanstalkd since 1.13.
     Since13,
-    /// None but sexton.
+    /// Only sexton.
     Ours,
 }
 
@@ -97,15 +97,15 @@ fn unit(text: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// What one connection's bytes come to, in the pieces in which they arrive.
+/// The results of one connection's bytes, in the parts in which they arrive.
 pub(crate) struct Client {
     decoder: Decoder,
-    /// What the decoder left.
+    /// Bytes that the decoder has not taken.
     rest: Vec<u8>,
     pub(crate) outcomes: Vec<String>,
     /// The body of each job.
     pub(crate) bodies: Vec<Vec<u8>>,
-    /// The most memory that was held between two pieces.
+    /// The maximum memory that was held between two parts.
     pub(crate) held_bytes_max: usize,
 }
 
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// What these pieces come to, one after the other.
+    /// The results of these parts, in order.
     pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut client = Self::new();
         for piece in pieces {
@@ -135,7 +135,10 @@ impl Client {
         loop {
             let (bytes, command) = self.decoder.take(self.rest.get(taken..).unwrap_or(&[]));
             taken += bytes;
-            assert!(taken <= self.rest.len(), "nobody takes what is not there");
+            assert!(
+                taken <= self.rest.len(),
+                "the decoder takes only existing bytes"
+            );
             let Some(command) = command else { break };
             assert!(bytes > 0, "a command has bytes");
             self.outcomes.push(outcome(&command));
@@ -157,7 +160,7 @@ fn outcome(command: &Command<'_>) -> String {
     command.to_string()
 }
 
-/// The words for what was refused. Everything else depends on the queues.
+/// The words of refusals. Everything else depends on the queues.
 pub(crate) fn is_refusal(outcome: &str) -> bool {
     matches!(
         outcome,

@@ -1,9 +1,9 @@
-//! Counts of what the sequences exercised: a comparison that never met a case shows nothing about it.
+//! Counts of what the sequences exercised: a comparison without any occurrence of a case proves nothing about it.
 
 use std::fmt;
 use std::iter::Sum;
 
-/// How often each case was met.
+/// How often each case occurred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Coverage {
     /// A second connection began to wait for a tube.

@@ -1,8 +1,8 @@
-//! sexton beside beanstalkd itself: the same commands at random to both, on up to four connections, and every reply
-//! compared. What must differ is masked in `reply.rs`; what `docs/protocols/beanstalk.md` says to differ is not asked.
+//! sexton compared with beanstalkd itself: the same random commands to both, on up to four connections, and every reply
+//! compared. Necessary differences are masked in `reply.rs`; documented ones (`docs/protocols/beanstalk.md`) are not tested.
 //!
-//! `BEANSTALKD_PATH` names another beanstalkd than that of this machine, `SEXTON_PEER_SEEDS` how many sequences there
-//! are, `SEXTON_PEER_SEED` a single one. Where beanstalkd is not installed, all of it is left out, which is said.
+//! `BEANSTALKD_PATH` names another beanstalkd than the installed one, `SEXTON_PEER_SEEDS` the number of sequences,
+//! `SEXTON_PEER_SEED` a single one. Where beanstalkd is not installed, all of it is reported as skipped.
 
 mod coverage;
 mod pair;
@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use step::Step;
 
-/// Steps of a sequence, so few that no span of a second ends meanwhile.
+/// Steps of a sequence, few enough that no span of a second ends meanwhile.
 const STEPS: u64 = 80;
 
-/// Steps after each pause of a sequence in which spans do end, and how many pauses it has.
+/// Steps after each pause of a sequence in which spans do end, and the number of pauses.
 const STEPS_OF_A_BEAT: u64 = 15;
 const BEATS: u64 = 5;
 
-/// Who runs the tests may set this.
+/// A setting for the caller of the tests.
 #[expect(
     clippy::disallowed_methods,
-    reason = "who runs the tests says how many"
+    reason = "the caller of the tests sets the number"
 )]
 fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|number| {
@@ -44,8 +44,8 @@ fn seeds(usual: u64) -> Vec<u64> {
     }
 }
 
-/// Whether there is somebody to compare with; says so if not.
-#[expect(clippy::print_stdout, reason = "what is left out is said")]
+/// Whether beanstalkd is installed; reports if not.
+#[expect(clippy::print_stdout, reason = "skipped tests are reported")]
 fn is_there() -> bool {
     match beanstalkd::Server::beanstalkd() {
         Ok((_, version)) => {
@@ -59,12 +59,12 @@ fn is_there() -> bool {
     }
 }
 
-/// How often a sequence is begun that was broken off, since the machine was busy and spans ended meanwhile.
+/// How often a sequence is started again that was aborted because the machine was busy and spans ended meanwhile.
 const TRIES: u32 = 20;
 
 /// Runs sequences on a few threads, each until it ends in time, and adds up their coverage. `run` returns `None` for a
 /// sequence that was too late.
-#[expect(clippy::print_stdout, reason = "so are figures")]
+#[expect(clippy::print_stdout, reason = "figures are printed")]
 fn compare(
     seeds: &[u64],
     threads: usize,
@@ -78,7 +78,7 @@ fn compare(
             }
             late.fetch_add(1, Ordering::Relaxed);
         }
-        panic!("sequence {seed} comes to no end: the machine is busy");
+        panic!("sequence {seed} cannot be completed: the machine is busy");
     };
     let coverage: Coverage = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
@@ -93,21 +93,24 @@ fn compare(
             .sum()
     });
     println!(
-        "{} sequences compared, {} begun anew: the machine was busy, and spans ended; {coverage}",
+        "{} sequences compared, {} started again: the machine was busy, and spans ended; {coverage}",
         seeds.len(),
         late.into_inner(),
     );
     coverage
 }
 
-/// Fails if one of these counts is 0, unless the seeds were chosen by hand.
+/// Fails if one of these counts is 0, unless the seeds were set explicitly.
 fn require(counts: &[(&str, u64)]) {
     let missing = counts.iter().find(|(_, count)| *count == 0);
     let is_chosen = ["SEXTON_PEER_SEED", "SEXTON_PEER_SEEDS"].map(set) != [None, None];
-    assert!(is_chosen || missing.is_none(), "never met: {missing:?}");
+    assert!(
+        is_chosen || missing.is_none(),
+        "never occurred: {missing:?}"
+    );
 }
 
-/// Takes so many steps, unless it becomes too late for that.
+/// Takes this many steps, unless time runs out.
 fn take(pair: &mut Pair, chance: &mut Chance, steps: u64) -> Verdict {
     for _ in 0..steps {
         pair.look();
@@ -130,7 +133,7 @@ fn take_all(pair: &mut Pair, steps: impl IntoIterator<Item = Step>) -> Verdict {
     }
 }
 
-/// Has two connections, as far as there are these, wait for the same tube, in either order: chance alone seldom does.
+/// Makes two connections wait for the same tube, if available, in either order: at random this rarely happens.
 fn wait_in_line(pair: &mut Pair, chance: &mut Chance, mut two: [usize; 2]) -> Verdict {
     if chance.below(2) == 0 {
         two.reverse();
@@ -141,7 +144,7 @@ fn wait_in_line(pair: &mut Pair, chance: &mut Chance, mut two: [usize; 2]) -> Ve
     take_all(pair, waits)
 }
 
-/// Begins a sequence: at random, with two waiting connections, or with a reservation whose job two others wait for.
+/// Begins a sequence: randomly, with two waiting connections, or with a reservation whose job two others wait for.
 fn begin(pair: &mut Pair, chance: &mut Chance) -> Verdict {
     match (pair.spans(), chance.below(3)) {
         (_, 0) => Verdict::Same,
@@ -153,14 +156,14 @@ fn begin(pair: &mut Pair, chance: &mut Chance) -> Verdict {
     }
 }
 
-/// Runs sequences side by side, with pauses in which spans of this kind end.
+/// Runs sequences concurrently, with pauses in which spans of this kind end.
 fn compare_with_pauses(seeds: &[u64], spans: Spans) -> Coverage {
-    let threads = usize::try_from(SIDE_BY_SIDE).expect("there are few");
+    let threads = usize::try_from(SIDE_BY_SIDE).expect("a small number");
     let first = pair::now();
     compare(seeds, threads, |seed| with_pauses(seed, spans, first))
 }
 
-/// Runs one of them. The first of all could begin at `first`.
+/// Runs one of them. The first one could begin at `first`.
 fn with_pauses(seed: u64, spans: Spans, first: Instant) -> Option<Coverage> {
     let mut chance = Chance::new(seed);
     let connections = 1 + chance.below(4);

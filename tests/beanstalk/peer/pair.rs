@@ -1,7 +1,7 @@
-//! Both servers, and what each has said to the same steps.
+//! Both servers, and their replies to the same steps.
 //!
-//! Steps are taken one after another: the next only when both servers have done the last. Who waits for a job is
-//! recognised by the statistics, asked over a connection of its own.
+//! Steps are taken one after another: the next only when both servers have completed the last. Waiting connections are
+//! recognised from the statistics, requested over a separate connection.
 
 use crate::beanstalkd::{Client, Server};
 use crate::patience::until;
@@ -11,16 +11,16 @@ use crate::peer::step::{LASTING, Step, TUBES};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// No span, and no last second of one, ends before that.
+/// No span, and no last second of one, ends within this time.
 const BEFORE_ANY_SPAN: Duration = Duration::from_millis(800);
 
-/// Pauses are such that spans of whole seconds, begun in one beat, end between beats: so many seconds after any beat no
-/// other is nearer than this.
+/// Pauses are such that spans of whole seconds that begin in one beat end between beats: no other multiple of seconds after
+/// a beat is nearer to one than this.
 const BEFORE_THE_NEXT_SPAN: Duration = Duration::from_millis(100);
 const BEAT: Duration = Duration::from_millis(1_370);
 
-/// Sequences with pauses that run side by side. Each has its own part of a beat: if all woke up at once, they would keep
-/// each other from being done in time.
+/// Concurrent sequences with pauses. Each has its own part of a beat: if all continued at the same time, they would delay
+/// each other.
 pub(crate) const SIDE_BY_SIDE: u32 = 16;
 
 /// Which spans end during a sequence.
@@ -34,12 +34,12 @@ pub(crate) enum Spans {
     Reservations,
 }
 
-/// What became of a sequence.
+/// The result of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Both said the same, to the end.
+    /// Both gave the same replies, to the end.
     Same,
-    /// The machine was too busy to say: spans may have ended on one side alone.
+    /// The machine was too busy: spans may have ended on one side only.
     Late,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Pair {
     theirs: Side,
     /// Which connections wait for a job.
     waiting: BTreeSet<usize>,
-    /// The tubes that each watches.
+    /// The tubes that each connection watches.
     watching: Vec<BTreeSet<String>>,
     /// Jobs that are claimed, on both sides.
     claimed: usize,
@@ -73,23 +73,23 @@ struct Side {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "another process is looked at, whose time is that of the machine"
+    reason = "another process is observed, in real time"
 )]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// sexton tells time by milliseconds: of delays that end in the same one, the older job's is the first to end, whichever
+/// sexton measures time in milliseconds: of delays that end in the same one, the older job's ends first, whichever
 /// began first.
 #[expect(
     clippy::disallowed_methods,
-    reason = "another process is looked at, whose time is that of the machine"
+    reason = "another process is observed, in real time"
 )]
 fn tick() {
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// What a new connection watches.
+/// The tubes that a new connection watches.
 fn default_tube() -> BTreeSet<String> {
     BTreeSet::from(["default".to_owned()])
 }
@@ -120,7 +120,7 @@ impl Side {
             .expect("it is a number of the statistics")
     }
 
-    /// Waits until the server knows of every connection, and of no other.
+    /// Waits until the server knows exactly these connections.
     fn settle_connections(&mut self) {
         let expected = self.clients.len() + 1;
         until("the server knows its connections", || {
@@ -138,11 +138,11 @@ impl Side {
         self.settle_connections();
     }
 
-    /// What comes for those that wait, until the server says that only those wait who are told nothing.
+    /// The replies to waiting connections, read until the server reports that only those wait that got none.
     fn replies_or_waits(&mut self, waiting: &mut BTreeSet<usize>) -> Vec<(usize, Vec<u8>)> {
         let mut replies = Vec::new();
         until("each is answered, or waits", || {
-            // In this order: one that waits no more is being answered.
+            // In this order: a connection that no longer waits is being answered.
             let waits = self.count("current-waiting");
             waiting.retain(|connection| match self.client(*connection).reply_so_far() {
                 Some(reply) => {
@@ -180,7 +180,7 @@ impl Side {
         (replies, waiting)
     }
 
-    /// What a step brings: replies by connection, and who still waits.
+    /// The results of a step: replies by connection, and which still wait.
     fn take(
         &mut self,
         step: &Step,
@@ -216,7 +216,7 @@ impl Side {
             }
             Step::AfterPause => return self.after_pause(waiting),
         }
-        // Whoever waited may have been served by that.
+        // That may have served a waiting connection.
         replies.extend(self.replies_or_waits(&mut waiting));
         (replies, waiting)
     }
@@ -233,7 +233,7 @@ impl Pair {
             ours,
             theirs,
             waiting: BTreeSet::new(),
-            watching: vec![default_tube(); usize::try_from(connections).expect("there are few")],
+            watching: vec![default_tube(); usize::try_from(connections).expect("a small number")],
             claimed: 0,
             served: BTreeSet::new(),
             began: now(),
@@ -247,10 +247,10 @@ impl Pair {
     /// Waits for this sequence's part of a beat, counted from when the first one could begin, and begins its beats there.
     #[expect(
         clippy::disallowed_methods,
-        reason = "another process is looked at, whose time is that of the machine"
+        reason = "another process is observed, in real time"
     )]
     pub(crate) fn begin_beats(&mut self, first: Instant) {
-        let part = u32::try_from(self.seed % u64::from(SIDE_BY_SIDE)).expect("it is small");
+        let part = u32::try_from(self.seed % u64::from(SIDE_BY_SIDE)).expect("a small number");
         let part = BEAT * part / SIDE_BY_SIDE;
         let gone = now().duration_since(first);
         let beats = (gone.saturating_sub(part).as_nanos()).div_ceil(BEAT.as_nanos());
@@ -260,13 +260,13 @@ impl Pair {
         std::thread::sleep(self.began.saturating_duration_since(now()));
     }
 
-    /// Which spans end during the sequence.
+    /// The spans that end during the sequence.
     pub(crate) fn spans(&self) -> Spans {
         self.spans
     }
 
-    /// The seconds of a delay or a pause, from those that were drawn. Spans of one length that begin in the same beat end
-    /// within milliseconds of each other, and whether a wait ends before a job is ready would be left to the scheduler. So
+    /// The seconds of a delay or a pause, from the drawn ones. Spans of one length that begin in the same beat end within
+    /// milliseconds of each other, and whether a wait ends before a job is ready would depend on the scheduler. So
     /// where spans end, timeouts of waits have another length; where reservations expire, there are no other spans.
     pub(crate) fn seconds(&self, chosen: u64) -> u64 {
         match self.spans {
@@ -276,7 +276,7 @@ impl Pair {
         }
     }
 
-    /// The seconds of a wait, likewise.
+    /// The seconds of a wait, in the same way.
     pub(crate) fn patience_s(&self, chosen: u64) -> u64 {
         match self.spans {
             Spans::Last | Spans::Reservations => chosen,
@@ -346,12 +346,12 @@ impl Pair {
         tubes.filter(|tube| self.line(tube) > 1).count()
     }
 
-    /// Whether several jobs may become ready at once for somebody who waits if this connection ends.
+    /// Whether several jobs may become ready at the same time for a waiting connection if this connection ends.
     pub(crate) fn may_give_back_several(&self, connection: usize) -> bool {
         self.claimed > 1 && self.waiting.iter().any(|waiting| *waiting != connection)
     }
 
-    /// Asks how many jobs are reserved, if the next step depends on it.
+    /// Queries the number of reserved jobs, if the next step depends on it.
     pub(crate) fn look(&mut self) {
         let matters = !self.waiting.is_empty() || self.spans == Spans::Reservations;
         self.claimed = if matters {
@@ -368,7 +368,7 @@ impl Pair {
         if let Step::Close(connection) | Step::End(connection) = step {
             self.coverage.closed += u64::from(self.is_waiting(*connection));
         }
-        // A reserve by id passes by the line of waiting connections.
+        // A reserve by id bypasses the line of waiting connections.
         if matches!(step, Step::Say { bytes, replies: 1, .. } if bytes.starts_with(b"reserve-job"))
         {
             return false;
@@ -505,7 +505,7 @@ impl Pair {
         reason = "another process is looked at, whose time is that of the machine"
     )]
     pub(crate) fn until_beat(&mut self, beat: u64) -> Verdict {
-        let beat = u32::try_from(beat).expect("there are few");
+        let beat = u32::try_from(beat).expect("a small number");
         let at = self.began + BEAT * beat;
         std::thread::sleep(at.saturating_duration_since(now()));
         self.beat = at;

@@ -1,8 +1,8 @@
-//! A reply without what must differ between two servers.
+//! A reply without the parts that differ between two servers.
 
 use std::collections::BTreeMap;
 
-/// Of the statistics: what is a server's own, and what the looking at them changes.
+/// Statistics that belong to a server, or that the queries themselves change.
 const OWN: &[&str] = &[
     "pid",
     "version",
@@ -16,17 +16,17 @@ const OWN: &[&str] = &[
     "cmd-stats",
 ];
 
-/// Seconds that may have begun on one side alone.
+/// Seconds that may have begun on one side only.
 const SECONDS: &[&str] = &["age", "time-left", "pause-time-left"];
 
-/// A reply, ready to be compared.
+/// A reply in comparable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Masked {
-    /// As it came.
+    /// Unchanged.
     Plain(String),
-    /// A list, in no order.
+    /// A list, in any order.
     List(Vec<String>),
-    /// A map; seconds apart.
+    /// A map, without the seconds.
     Map(BTreeMap<String, String>, BTreeMap<String, i64>),
 }
 
@@ -53,7 +53,7 @@ impl Masked {
             let Some((key, value)) = line.split_once(": ") else {
                 return plain();
             };
-            // The number of a job is called like that of the server, and is no such thing.
+            // A job's id has the same key as the server's id, and is something else.
             let is_own = OWN.contains(&key) && !(key == "id" && value.len() < 16);
             if SECONDS.contains(&key) {
                 seconds.insert(key.to_owned(), value.parse().unwrap_or(-1));
@@ -66,7 +66,7 @@ impl Masked {
         Self::Map(map, seconds)
     }
 
-    /// What of it is otherwise in another: of a map, only that.
+    /// The differing parts: of a map, only these.
     pub(crate) fn beside(&self, other: &Self) -> String {
         match (self, other) {
             (Self::Map(ours, our_seconds), Self::Map(theirs, their_seconds)) => {

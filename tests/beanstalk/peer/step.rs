@@ -1,23 +1,23 @@
-//! What may be done next: a command of any kind, several at once, or the end of a connection.
+//! The possible next steps: a command of any kind, several at a time, or the end of a connection.
 
 use crate::chance::Chance;
 use crate::peer::pair::{Pair, Spans};
 
-/// One thing done on one connection.
+/// One action on one connection.
 #[derive(Clone)]
 pub(crate) enum Step {
-    /// These bytes are sent, with so many replies to come.
+    /// These bytes are sent, and this many replies are expected.
     Say {
-        /// On which.
+        /// The connection.
         connection: usize,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
-        /// Replies to come, if none of them is waited for.
+        /// The expected replies, if none of them has to wait.
         replies: usize,
     },
-    /// It is closed, and another opened in its place.
+    /// The connection is closed, and another one opened in its place.
     Close(usize),
-    /// Its client sends no more; what then comes is read, and another is opened in its place.
+    /// Its client sends no more; remaining replies are read, and another connection is opened in its place.
     End(usize),
     /// A pause is over: see `Side::after_pause`.
     AfterPause,
@@ -38,23 +38,23 @@ impl std::fmt::Debug for Step {
 
 pub(crate) const TUBES: &[&str] = &["default", "a", "b", "c-1"];
 
-/// Tubes that are always there. Of others a pause is forgotten with the tube by beanstalkd, and kept by sexton.
+/// Tubes that always exist. For others, beanstalkd forgets a pause with the tube, and sexton keeps it.
 pub(crate) const LASTING: &[&str] = &["default", "a"];
 
 impl Step {
-    /// Any step that can be done now.
+    /// Any step that is possible now.
     pub(crate) fn any(chance: &mut Chance, pair: &Pair) -> Self {
         let connection =
-            usize::try_from(chance.below(pair.connections() as u64)).expect("there are few");
-        // Of several jobs that a connection gives back, beanstalkd gives whoever waits the one that was claimed first,
-        // sexton the most urgent.
+            usize::try_from(chance.below(pair.connections() as u64)).expect("a small number");
+        // Of several jobs that a connection returns, beanstalkd gives a waiting client the one that was claimed first, sexton
+        // the most urgent.
         let may_close = !pair.may_give_back_several(connection);
         match chance.below(30) {
             0 if may_close => return Self::Close(connection),
             1 if may_close => return Self::End(connection),
             _ => {}
         }
-        // Who waits is not heard.
+        // A waiting connection cannot send commands.
         let free = (0..pair.connections()).filter(|at| !pair.is_waiting(*at));
         let free: Vec<usize> = free.collect();
         let Some(connection) = pick(chance, &free) else {
@@ -73,7 +73,7 @@ impl Step {
         Self::Say {
             connection,
             bytes,
-            replies: usize::try_from(together).expect("there are few"),
+            replies: usize::try_from(together).expect("a small number"),
         }
     }
 }
@@ -114,7 +114,7 @@ fn tube(chance: &mut Chance) -> &'static str {
     pick(chance, TUBES).unwrap_or("default")
 }
 
-/// Mostly the number of a job that there is or was.
+/// Mostly the id of a job that exists or existed.
 fn id(chance: &mut Chance, next: u64) -> String {
     match chance.below(20) {
         0 => "0".to_owned(),
@@ -150,16 +150,16 @@ fn put(chance: &mut Chance, is_alone: bool, pair: &Pair) -> Vec<u8> {
     let ttr = match pair.spans() {
         Spans::Last => chance.below(4),
         Spans::End => 100,
-        // Short enough that a job which is handed on in a pause is still reserved when the pause is over.
+        // Short enough that a job which passes on in a pause is still reserved when the pause is over.
         Spans::Reservations => 1 + chance.below(2),
     };
     let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
     let body: Vec<u8> = (0..len)
-        .map(|_| u8::try_from(chance.below(256)).expect("it is small"))
+        .map(|_| u8::try_from(chance.below(256)).expect("a small number"))
         .collect();
     let mut bytes = format!("put {priority} {delay} {ttr} {len}").into_bytes();
     if priority.starts_with('-') || priority.len() > 9 && priority != u32::MAX.to_string() {
-        // The body of a line that cannot be would be read as commands.
+        // The body after an invalid line would be read as commands.
         bytes.extend_from_slice(b"\r\n");
         return bytes;
     }
@@ -195,7 +195,7 @@ fn reserve(chance: &mut Chance, pair: &Pair, may_wait: bool) -> String {
     }
 }
 
-/// What is refused in one way or another.
+/// Commands that are refused in one way or another.
 fn words(chance: &mut Chance, since_13: bool) -> &'static str {
     const ODD: &[&str] = &[
         "",
@@ -233,7 +233,7 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
         "nothing of the kind",
     ];
     let odd = pick(chance, ODD).unwrap_or("");
-    // Before 1.13 it was read with less care.
+    // Before 1.13 it was parsed less strictly.
     let is_new = odd.starts_with("reserve-with-timeout ");
     if is_new && !since_13 { "" } else { odd }
 }
@@ -259,7 +259,7 @@ fn command(chance: &mut Chance, pair: &Pair, (is_alone, may_wait): (bool, bool))
         30 => "peek-ready".to_owned(),
         31 => "peek-delayed".to_owned(),
         32 => "peek-buried".to_owned(),
-        // The same holds for several that are kicked.
+        // The same holds for several jobs that are kicked.
         33 if pair.is_anybody_waiting() => format!("kick {}", chance.below(2)),
         33 => format!("kick {}", chance.below(4)),
         34 => format!("kick-job {}", id(chance, next)),

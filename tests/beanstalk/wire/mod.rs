@@ -1,5 +1,5 @@
-//! Dialogues over the beanstalkd door, as data: `dialogues.txt`. Where beanstalkd is installed the same dialogues are
-//! held with it, so that they say what is so, but for those that are of extensions.
+//! Dialogues over the beanstalkd listener, as data: `dialogues.txt`. Where beanstalkd is installed, the same dialogues are
+//! run against it, except those about extensions, to prove that they are right.
 
 use crate::beanstalkd::{Client, Server};
 use crate::left_out::left_out;
@@ -7,16 +7,16 @@ use crate::patience::{PATIENCE, until};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a reply of beanstalkd is waited for, and how often a dialogue is held with it.
+/// The timeout for a reply of beanstalkd, and how often a dialogue is tried with it.
 const PEER_PATIENCE: Duration = Duration::from_secs(8);
 const PEER_TRIES: u32 = 8;
 
 /// One dialogue.
 struct Dialogue {
     name: &'static str,
-    /// beanstalkd knows nothing of it.
+    /// beanstalkd does not support it.
     is_extension: bool,
-    /// Who, what is done, and the words, with the number of the line.
+    /// The connection, the action, and the text, with the line number.
     lines: Vec<(usize, &'static str, char, &'static str)>,
 }
 
@@ -34,10 +34,10 @@ fn dialogues() -> Vec<Dialogue> {
             });
             continue;
         }
-        let (who, rest) = line.split_once(' ').expect("somebody does something");
+        let (who, rest) = line.split_once(' ').expect("a line names its client");
         let (what, words) = rest.split_at(1);
         let dialogue = dialogues.last_mut().expect("a dialogue has a name");
-        let what = what.chars().next().expect("it is one");
+        let what = what.chars().next().expect("the line is not empty");
         let words = words.strip_prefix(' ').unwrap_or(words);
         dialogue.lines.push((number + 1, who, what, words));
     }
@@ -49,7 +49,7 @@ fn bytes(words: &str) -> Vec<u8> {
     words.replace('|', "\r\n").replace("\\0", "\0").into_bytes()
 }
 
-/// The beginning of a reply, as far as words are given before `...`; nothing of quotes.
+/// The beginning of a reply, up to `...`; quotes are not interpreted.
 fn is_so(reply: &[u8], words: &str) -> bool {
     let reply = String::from_utf8_lossy(reply).replace('"', "");
     let reply = reply.trim_end_matches("\r\n").replace("\r\n", "|");
@@ -60,7 +60,7 @@ fn is_so(reply: &[u8], words: &str) -> bool {
     }
 }
 
-/// Holds a dialogue. Whether every reply came within that time.
+/// Runs a dialogue. Returns whether every reply arrived in time.
 fn hold(dialogue: &Dialogue, server: &Server, patience: Duration) -> bool {
     let mut clients: BTreeMap<&str, Client> = BTreeMap::new();
     let mut observer = server.connect();
@@ -71,7 +71,7 @@ fn hold(dialogue: &Dialogue, server: &Server, patience: Duration) -> bool {
         let client = clients.entry(who).or_insert_with(connect);
         match what {
             '>' => client.send(&[bytes(words), b"\r\n".to_vec()].concat()),
-            // Without an end.
+            // Without its line end.
             '/' => client.send(&bytes(words)),
             '<' => {
                 let Ok(reply) = client.try_reply() else {
@@ -86,7 +86,7 @@ fn hold(dialogue: &Dialogue, server: &Server, patience: Duration) -> bool {
                 let text = String::from_utf8_lossy(&last).replace('"', "");
                 assert!(text.lines().any(|line| line == *words), "{place}: {text}");
             }
-            // So many wait, this one too; or a line of the statistics.
+            // This many connections wait, this one included; or a line of the statistics.
             '?' => until(&place, || {
                 let found = observer.ask("stats");
                 let waiting = if words.contains(':') {
@@ -99,7 +99,7 @@ fn hold(dialogue: &Dialogue, server: &Server, patience: Duration) -> bool {
             '.' => client.end(),
             'x' => assert_eq!(client.rest(), b"", "{place}"),
             '-' => drop(clients.remove(who)),
-            other => panic!("{place}: {other} is nothing that can be done"),
+            other => panic!("{place}: {other} is not an action"),
         }
     }
     true
@@ -113,8 +113,8 @@ fn dialogues_are_held_as_written() {
     }
 }
 
-/// beanstalkd 1.12 sometimes forgets that a claim ends with its time: one in four, of a connection that is silent while another
-/// waits. So a dialogue in which it does not answer is held again.
+/// beanstalkd 1.12 sometimes does not expire a claim: one in four, of a connection that is silent while another waits. So a
+/// dialogue without an answer is repeated.
 #[test]
 fn beanstalkd_holds_them_too() {
     for dialogue in dialogues().iter().filter(|it| !it.is_extension) {

@@ -1,4 +1,4 @@
-//! A log that was written by the real runtime, decided once more: by the same chance and clock it comes to the same.
+//! A log that was written by the real runtime, decided again: the same random numbers and clock give the same outcomes.
 
 use crate::counter::CounterMachine;
 use sexton::clock::Offset;
@@ -10,7 +10,7 @@ use sexton::spine::machine::{Machine as _, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Recovering as _, Replica, decode_mark};
 use std::path::Path;
 
-/// The first entry that is decided otherwise, when moments are bent like this; how many entries were decided.
+/// The first entry that is decided differently when moments are changed in this way, and how many entries were decided.
 pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result<u64, String> {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open_after(&disk, Begin::default()).expect("the journal opens");
@@ -41,10 +41,10 @@ pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result
                 let again = replica.machine().decide(&moment, &entry.message);
                 if again != entry.outcome {
                     let was = (&entry.message, &entry.outcome);
-                    return Err(format!("{seq} is decided otherwise: {was:?}, {again:?}"));
+                    return Err(format!("{seq} is decided differently: {was:?}, {again:?}"));
                 }
                 let committed = replica.commit(stamp, &entry);
-                committed.expect("what happened can happen again");
+                committed.expect("a recorded outcome can be applied again");
                 decided += 1;
             }
             Kind::Entry | Kind::Poisoned | Kind::End => {}

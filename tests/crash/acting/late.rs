@@ -1,4 +1,4 @@
-//! A disk that says of records that they are written and synced, and takes its time: a kill loses what it has in hand.
+//! A disk that reports records as written and synced before they are: a kill loses the records in progress.
 
 use sexton::persist::disk::{Disk, DiskFile, RealDisk};
 use std::io;
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// How long each record takes.
 const LATE: Duration = Duration::from_millis(30);
 
-/// What is longer is no record: a segment is being filled.
+/// A longer write is not a record: a segment is being filled.
 const RECORD_BYTES_MAX: usize = 4096;
 
-/// The real disk, but for records.
+/// The real disk, except for records.
 pub(super) struct Late(RealDisk);
 
 impl Late {
@@ -55,7 +55,7 @@ impl Disk for Late {
     }
 }
 
-/// It keeps no note of how far the log was synced: by that a start would tell that this disk lies, before anything comes of it.
+/// It does not note how far the log was synced: otherwise a start would detect that this disk lies before any other effect.
 fn remembers(name: &str) -> io::Result<()> {
     let is_note = name.ends_with("/synced");
     (!is_note)
@@ -77,7 +77,7 @@ impl LateFile {
         let theirs = Arc::clone(&file);
         let thread = std::thread::Builder::new().name("late".to_owned());
         let writing = thread.spawn(move || write_in_time(&theirs, &given));
-        writing.expect("there is a thread");
+        writing.expect("a new thread");
         Box::new(Self { file, records })
     }
 
@@ -91,7 +91,7 @@ fn write_in_time(file: &File, given: &Receiver<(Vec<u8>, u64)>) {
     for (bytes, offset) in given {
         std::thread::sleep(LATE);
         let file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_at(&bytes, offset).expect("it can be written");
+        file.write_at(&bytes, offset).expect("a writable file");
     }
 }
 
@@ -104,7 +104,7 @@ impl DiskFile for LateFile {
         if offset == 0 || bytes.len() > RECORD_BYTES_MAX {
             return self.file().write_at(bytes, offset);
         }
-        // The other end is there as long as the file.
+        // The other end exists as long as the file.
         drop(self.records.send((bytes.to_vec(), offset)));
         Ok(())
     }

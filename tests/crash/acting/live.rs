@@ -1,4 +1,4 @@
-//! Tells between two actors of one process, which no start repairs: what is lost or refused on its way.
+//! Tells between two actors of one process that are lost or refused in transit, without a start that repairs them.
 
 use super::{Running, undelivered};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use tempfile::TempDir;
 /// How often clients add to the counters of each actor: each of the four passes one stride.
 const ADDS: u32 = 16;
 
-/// How long a process may take until all is heard, the next twice as long, and how many are tried.
+/// How long a process may take until all tells have arrived; the next takes twice as long; and how many are tried.
 const SHORTEST: Duration = Duration::from_secs(2);
 const ROUNDS: u32 = 4;
 
 /// One life: its directory, and how many tells were refused in it.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a journal that is written to is not looked at, so nobody can tell when it is at rest"
+    reason = "a journal in use is not read, so there is no event when it settles"
 )]
 fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(files.path(), plant, ADDS);
     let mut lines = Vec::new();
     let answered = |lines: &[String]| {
@@ -28,7 +28,7 @@ fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
     };
     while answered(&lines) < 2 * ADDS as usize {
         let line = running.said.next().expect("it ended before it was killed");
-        lines.push(line.expect("it speaks"));
+        lines.push(line.expect("the peer sends a line"));
     }
     std::thread::sleep(lasts);
     running.kill();
@@ -37,7 +37,7 @@ fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
     (files, refused)
 }
 
-/// What nobody has heard in the end, though there was time for it.
+/// The tells that have not arrived finally, though there was time for them.
 fn in_the_end(plant: &str) -> (Option<String>, usize) {
     let mut end = (None, 0);
     for round in 0..ROUNDS {
@@ -59,29 +59,29 @@ fn what_is_told_is_heard_without_a_start() {
 fn a_tell_that_is_lost_without_a_start_is_caught() {
     let (files, _) = life("loses", SHORTEST);
     let found = undelivered(files.path()).unwrap_or_default();
-    assert!(found.contains("nobody heard"), "{found}");
+    assert!(found.contains("was not received"), "{found}");
 }
 
 #[test]
 fn a_tell_that_a_full_disk_refuses_is_told_again() {
     let (unheard, refused) = in_the_end("full");
     assert_eq!(unheard, None);
-    assert!(refused > 0, "the disk was full, and refused nothing");
+    assert!(refused > 0, "the full disk refused nothing");
 }
 
 #[test]
 fn a_refused_tell_that_is_forgotten_is_caught() {
     let (files, refused) = life("full, forgets", SHORTEST * 2);
-    assert!(refused > 0, "the disk was full, and refused nothing");
+    assert!(refused > 0, "the full disk refused nothing");
     let found = undelivered(files.path()).unwrap_or_default();
-    assert!(found.contains("nobody heard"), "{found}");
+    assert!(found.contains("was not received"), "{found}");
 }
 
 #[test]
 fn obligations_that_a_start_does_not_let_out_are_caught() {
     let (files, _) = life("loses", Duration::ZERO);
     let found = super::at_rest(files.path(), "undrained", 3).unwrap_or_default();
-    assert!(found.contains("nobody heard"), "{found}");
-    // A start that does let them out makes good what was lost.
+    assert!(found.contains("was not received"), "{found}");
+    // A start that releases them repairs the loss.
     assert_eq!(super::at_rest(files.path(), "", super::ROUNDS), None);
 }

@@ -1,8 +1,8 @@
-//! Two counters that act and tell each other, on the real runtime: a process of their own is killed again and again
-//! between cause and effect, and the world outside it is looked at.
+//! Two counters that perform actions and send tells to each other, on the real runtime: their process is killed again and
+//! again between cause and effect, and the external world is examined.
 //!
-//! `program.rs` is that process, this test program run once more; `world.rs` are the bells that it rings, in a file that
-//! outlives it. What `tests/sim/` shows with a simulated world, this shows with journal, threads and signals.
+//! `program.rs` is that process, this test program executed again; `world.rs` are the bells that it rings, in a file that
+//! outlives it. `tests/sim/` tests the same with a simulated world; this tests it with journal, threads and signals.
 
 mod again;
 mod late;
@@ -22,23 +22,23 @@ use std::time::Duration;
 use tempfile::TempDir;
 use world::{Line, RingResult, World};
 
-/// Processes that are killed.
+/// The number of processes that are killed.
 const LIVES: u64 = 24;
 
-/// How long processes may take in which nobody asks for anything: each as long as all before it together.
+/// How long processes may take without requests: each as long as all before it together.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// Until all is well, and until it is said that it never will be where something is planted.
+/// The time until everything is right, and the time after which a planted fault is taken as permanent.
 const ROUNDS: u32 = 11;
 const ROUNDS_PLANTED: u32 = 4;
 
-/// A process of this program that runs counters. Killed when it is dropped.
+/// A process of this program that runs counters. Killed when dropped.
 struct Running {
     process: Child,
     said: Lines<BufReader<ChildStdout>>,
 }
 
 impl Running {
-    /// Starts one, in which clients add to the counters of each actor so often.
+    /// Starts one, in which clients add to the counters of each actor this many times.
     fn start(files: &Path, plant: &str, adds: u32) -> Self {
         let program = std::env::current_exe().expect("this program is a file");
         let mut process = Command::new(program)
@@ -50,29 +50,29 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("it starts");
-        let stdout = process.stdout.take().expect("it is piped");
+            .expect("the command starts");
+        let stdout = process.stdout.take().expect("a pipe");
         Self {
             process,
             said: BufReader::new(stdout).lines(),
         }
     }
 
-    /// Reads one answer more than this.
+    /// Reads one more answer.
     fn read(&mut self, answers: u64) {
         let lines = self.said.by_ref().map_while(Result::ok);
         let mut answered = lines.filter(|line| line.starts_with("answered"));
-        let last = usize::try_from(answers).expect("they are few");
+        let last = usize::try_from(answers).expect("a small number");
         let found = answered.nth(last);
         assert!(found.is_some(), "it ended before it was killed");
     }
 }
 
 impl Running {
-    /// kill -9.
+    /// Kills it with SIGKILL.
     fn kill(&mut self) {
-        self.process.kill().expect("it is there");
-        self.process.wait().expect("it ends");
+        self.process.kill().expect("a live process");
+        self.process.wait().expect("the process ends");
     }
 }
 
@@ -82,14 +82,14 @@ impl Drop for Running {
     }
 }
 
-/// What the journal says of one instance.
+/// The journal's content about one instance.
 struct InstanceHistory {
     strides: BTreeMap<u32, u64>,
     heard: BTreeMap<u32, u64>,
     silent: usize,
-    /// Attempts that are taken for rung, or were.
+    /// Attempts that count as rung, or did.
     done: BTreeSet<(u32, u64)>,
-    /// The number of every entry.
+    /// The number of each entry.
     entries: BTreeSet<u64>,
 }
 
@@ -104,7 +104,7 @@ fn told<const ID: u8>(files: &Path) -> InstanceHistory {
         done: entries
             .clone()
             .filter_map(|entry| match &entry.message {
-                // One that changed nothing has no entry.
+                // An addition that changed nothing has no entry.
                 (name, counter::CounterMessage::Rung(attempt, false)) => Some((name.0, attempt.0)),
                 _ => None,
             })
@@ -113,7 +113,7 @@ fn told<const ID: u8>(files: &Path) -> InstanceHistory {
     }
 }
 
-/// What is not as it should be, while nothing is under way.
+/// The violations, while nothing is in progress.
 fn wrong(files: &Path) -> Option<String> {
     for (id, it) in [(LEFT, told::<LEFT>(files)), (RIGHT, told::<RIGHT>(files))] {
         if it.silent > 0 {
@@ -123,7 +123,7 @@ fn wrong(files: &Path) -> Option<String> {
     undelivered(files)
 }
 
-/// What one counter told the other, and that one never heard.
+/// The counts that one counter sent and the other never received.
 fn undelivered(files: &Path) -> Option<String> {
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
     for (id, it, other) in [(LEFT, &left, &right), (RIGHT, &right, &left)] {
@@ -132,13 +132,13 @@ fn undelivered(files: &Path) -> Option<String> {
             .iter()
             .find(|(name, strides)| **strides > 0 && other.heard.get(name) != Some(strides));
         if let Some(unheard) = unheard {
-            return Some(format!("nobody heard {unheard:?} of {id}"));
+            return Some(format!("{unheard:?} of {id} was not received"));
         }
     }
     None
 }
 
-/// What was done in the world, and must not have been, or was not and is taken for done.
+/// Actions that were performed and must not have been, or that count as performed and were not.
 fn untrue(files: &Path) -> Option<String> {
     let log = World::read(files);
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
@@ -153,7 +153,7 @@ fn untrue(files: &Path) -> Option<String> {
         let it = if actor == LEFT { &left } else { &right };
         if !it.entries.contains(&attempt) {
             return Some(format!(
-                "{actor} {id} was acted on by {attempt}, of which the log has nothing"
+                "{actor} {id} was acted on by {attempt}, which is not in the log"
             ));
         }
         if what == RingResult::Rung && !rung.insert((actor, id, attempt)) {
@@ -163,7 +163,7 @@ fn untrue(files: &Path) -> Option<String> {
     for (actor, it) in [(LEFT, &left), (RIGHT, &right)] {
         for (id, attempt) in &it.done {
             if !rung.contains(&(actor, *id, *attempt)) {
-                return Some(format!("{actor} takes {attempt} of {id} for rung"));
+                return Some(format!("{actor} counts {attempt} of {id} as rung"));
             }
         }
     }
@@ -172,7 +172,7 @@ fn untrue(files: &Path) -> Option<String> {
 
 /// A directory after this many lives, each killed after a number of answers.
 fn lives(plant: &str, lives: u64) -> TempDir {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory");
     for life in 0..lives {
         let mut running = Running::start(files.path(), plant, u32::MAX);
         running.read(life * 17 % 60);
@@ -180,11 +180,11 @@ fn lives(plant: &str, lives: u64) -> TempDir {
     files
 }
 
-/// Lets processes run in which nobody asks for anything, so that only what a start states again moves anything. What is
-/// wrong in the end.
+/// Runs processes without requests, so that only what a start states again has an effect. Returns the violations that
+/// remain.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a journal that is written to is not looked at, so nobody can tell when it is at rest"
+    reason = "a journal in use is not read, so there is no event when it settles"
 )]
 fn at_rest(files: &Path, plant: &str, rounds: u32) -> Option<String> {
     let mut found = None;
@@ -222,14 +222,14 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
         decided.as_ref().is_ok_and(|many| *many > 100),
         "{decided:?}"
     );
-    // What a replay must not do is told from what it does.
+    // What a replay must not do follows from what it does.
     let by_other_chance = again(|moment| moment.chance.0[31] ^= 1);
     assert!(by_other_chance.is_err(), "{by_other_chance:?}");
     let by_another_clock = again(|moment| moment.now.offset.0 += 1);
     assert!(by_another_clock.is_err(), "{by_another_clock:?}");
 }
 
-/// What is found where this is planted. Whether a kill falls where the plant shows is chance: it has a few runs to show in.
+/// The violations with this planted fault. It is chance whether a kill reveals the fault, so there are a few runs.
 fn caught(plant: &str) -> String {
     let found = |_| {
         let files = lives(plant, 12);
@@ -259,7 +259,7 @@ fn a_port_that_takes_the_end_of_an_older_attempt_for_that_of_the_newest_is_caugh
 #[test]
 fn an_action_that_leaves_before_its_entry_is_written_is_caught() {
     let found = caught("early");
-    assert!(found.contains("of which the log has nothing"), "{found}");
+    assert!(found.contains("which is not in the log"), "{found}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The process that is killed: two counters, a journal and bells, put together as a node is.
+//! The process that is killed: two counters, a journal and bells, connected as in a node.
 
 use super::late::Late;
 use super::wires::Wires;
@@ -37,7 +37,7 @@ pub(super) fn started() -> Seq {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a process is told what to do by its environment"
+    reason = "the process is configured by its environment"
 )]
 fn said(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -51,7 +51,7 @@ fn counters() {
     };
     let plant = said(PLANT).unwrap_or_default();
     let adds = said(ADDS).and_then(|adds| adds.parse().ok());
-    let adds: u32 = adds.expect("a number");
+    let adds: u32 = adds.expect("the variable is a number");
     runtime::block_on(async move {
         let (left, right, _thread) = open(&data, &plant);
         tokio::join!(add(left, adds), add(right, adds));
@@ -59,7 +59,7 @@ fn counters() {
     });
 }
 
-/// Brings both to where the log ends, and starts them.
+/// Brings both to the end of the log, and starts them.
 fn open(
     data: &Path,
     plant: &str,
@@ -79,22 +79,22 @@ fn open(
     let past = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
     let past = past.expect("the journal reads");
     let clock = Arc::new(SystemClock::starting_at(past.tail.last_at));
-    let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("there is a thread");
+    let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("a new thread");
     let writer = Writer::open(
         Arc::clone(&disk),
         Sizes::default(),
         Box::new(filler),
         &past.tail,
     );
-    let mut writer = writer.expect("the journal is gone on with");
+    let mut writer = writer.expect("the journal is continued");
     let mut ledger = Ledger::new(clock, &past.tail, past.marked, false);
     let start = ledger.start(Chance([7; 32]));
     writer
         .write(&mut ledger.take_batch())
-        .expect("it is written");
+        .expect("a writable file");
     writer.sync().expect("it is on disk");
     let _ = STARTED.set(start.stamp.seq);
-    let (journal, thread) = Journal::start(writer, Fsync::Always).expect("there is a thread");
+    let (journal, thread) = Journal::start(writer, Fsync::Always).expect("a new thread");
     let files = SpineFiles {
         journal,
         disk,
@@ -108,7 +108,7 @@ fn open(
     runtime::spawn(async move { releasing.release_forever().await });
     let (mut left, mut right) = (host(left, start), host(right, start));
     if plant == "undrained" {
-        // What `resume` has stated stays where it is.
+        // Requests that `resume` stated are not sent.
         drop((left.take_tells(), right.take_tells()));
     }
     let bells = |files: &Path| (files.to_owned(), plant.to_owned());
@@ -132,14 +132,14 @@ fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Coun
     host
 }
 
-/// Adds to four counters, one after the other and so often in all, and says so.
+/// Adds to four counters in turn, this many times in total, and prints each addition.
 #[expect(
     clippy::print_stdout,
     reason = "the test that kills this process counts the lines"
 )]
 async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>, times: u32) {
     for name in (0..times).map(|time| time % 4) {
-        // A span that does not pass before the test is over: nothing but a start may make good what is lost.
+        // A span that does not pass before the test ends: only a start may repair a loss.
         let addition = (Slot(name), CounterMessage::Add(3, 3_600_000, String::new()));
         let answer = counters.call(vec![Item::Message(addition)]).await;
         println!("answered {ID} {name} {answer:?}");

@@ -1,4 +1,4 @@
-//! What stands between two actors: loses what they tell each other, or says of the disk that it is full just then.
+//! A layer between two actors that loses their tells, or reports a full disk at that moment.
 
 use sexton::ids::ActorId;
 use sexton::persist::journal::Room;
@@ -8,21 +8,21 @@ use sexton::spine::shared::Spine;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many tells find the disk full.
+/// How many tells encounter a full disk.
 const REFUSED: u32 = 2;
 
-/// An actor, as the others see it.
+/// An actor, as seen by the others.
 pub(super) struct Wires {
     actor: Rc<dyn Peer>,
     spine: Rc<Spine>,
     loses: bool,
-    /// How many tells are yet to find the disk full.
+    /// How many tells will still encounter a full disk.
     full: Cell<u32>,
     forgets: bool,
 }
 
 impl Wires {
-    /// Puts itself before an actor that was started.
+    /// Puts the layer before an actor that was started.
     pub(super) fn between(spine: &Rc<Spine>, actor: ActorId, plant: &str) {
         let peer = spine.directory().peer(actor).expect("it was started");
         let full = plant.starts_with("full");

@@ -1,8 +1,8 @@
-//! Bells, in a file to which one line is added for whatever is done: it outlives every process, and a kill falls before a
-//! line or behind it.
+//! Bells, in a file to which a line is added for each action: it outlives every process, and a kill falls either before or
+//! after a line.
 //!
-//! Keeps what a port owes, see `Action` in `src/spine/effect.rs`, and is slow, refuses some attempts, and reports some
-//! that it has performed to nobody.
+//! Does what a port must do, see `Action` in `src/spine/effect.rs`; it is slow, refuses some attempts, and does not report
+//! some that it has performed.
 
 use super::program::started;
 use crate::counter::{self, CounterMachine};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How many actions wait until another is asked for, and how long.
+/// How many actions wait until another is requested, and for how long.
 const IN_HAND: usize = 3;
 const LATE: Duration = Duration::from_millis(20);
 
@@ -26,9 +26,9 @@ const LATE: Duration = Duration::from_millis(20);
 pub(super) enum RingResult {
     Rung,
     Refused,
-    /// It was asked for again, and reported again.
+    /// The attempt was requested again, and reported again.
     Again,
-    /// It was rung, and no report of that got through.
+    /// The bell was rung, and no report of that was received.
     Unreported,
 }
 
@@ -39,7 +39,7 @@ const WORDS: [(RingResult, &str); 4] = [
     (RingResult::Unreported, "unreported"),
 ];
 
-/// Something that was done.
+/// An action, and its result.
 pub(super) struct Line {
     pub(super) actor: u8,
     pub(super) id: u32,
@@ -47,7 +47,7 @@ pub(super) struct Line {
     pub(super) what: RingResult,
 }
 
-/// The file of what was done.
+/// The file of actions.
 #[derive(Clone)]
 pub(super) struct World(PathBuf);
 
@@ -56,7 +56,7 @@ impl World {
         Self(files.join("bells"))
     }
 
-    /// All that was done.
+    /// All actions.
     pub(super) fn read(files: &Path) -> Vec<Line> {
         let text = std::fs::read_to_string(files.join("bells")).unwrap_or_default();
         text.lines().map(parse).collect()
@@ -75,7 +75,7 @@ impl World {
 fn parse(line: &str) -> Line {
     let words: Vec<&str> = line.split(' ').collect();
     let [actor, id, attempt, word] = words.as_slice() else {
-        panic!("{line:?} is no line of the world");
+        panic!("{line:?} is not a line of the world");
     };
     let what = WORDS.iter().find(|(_, known)| known == word);
     Line {
@@ -86,7 +86,7 @@ fn parse(line: &str) -> Line {
     }
 }
 
-/// The bells of one actor, rung on a thread of their own.
+/// The bells of one actor, rung on a separate thread.
 pub(super) struct Bells(mpsc::Sender<Action<u64>>);
 
 impl<const ID: u8> Port<CounterMachine<ID>> for Bells {
@@ -111,12 +111,12 @@ impl Bells {
         };
         let thread = std::thread::Builder::new().name("bells".to_owned());
         let ringing = thread.spawn(move || ringer.ring::<ID>(&asked, &completions));
-        ringing.expect("there is a thread");
+        ringing.expect("a new thread");
         Self(asks)
     }
 }
 
-/// The newest attempt of each bell, and whether it was rung.
+/// The newest attempt for each bell, and whether it was rung.
 fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
     let log = World::read(files).into_iter();
     let ours = log.filter(|line| {
@@ -133,14 +133,14 @@ fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
 
 struct Ringer {
     newest: BTreeMap<u64, (Seq, bool)>,
-    /// The newest attempt of each bell that was asked for.
+    /// The newest requested attempt for each bell.
     asked: BTreeMap<u64, Seq>,
     world: World,
     plant: String,
 }
 
 impl Ringer {
-    /// Performs what it is asked for, some of it late: what a kill finds in hand is lost.
+    /// Performs requested actions, some of them late: a kill loses those in progress.
     fn ring<const ID: u8>(
         mut self,
         asked: &mpsc::Receiver<Action<u64>>,

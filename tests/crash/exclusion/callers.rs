@@ -1,4 +1,4 @@
-//! Callers that want one lock again and again, and what each runs while it has it.
+//! Callers that request one lock again and again, and the commands that they run while they have it.
 
 use crate::chance::Chance;
 use sexton::kernel::pidfd::Pidfd;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A command: it writes that it is there, leaves something that does so too, and ends. `$1` is the file, `$2` its id, `$3`
-/// what it leaves. Each line is one write at the end of the file.
+/// A command: it writes that it is running, leaves a process that also does so, and ends. `$1` is the file, `$2` its id, `$3`
+/// the process it leaves. Each line is one write at the end of the file.
 const COMMAND: &str = r#"
 there='for turn in 1 2 3 4; do echo "$0 $2 $$" >> "$1"; sleep 0.005; done'
 echo "b $2 $$" >> "$1"
@@ -25,27 +25,27 @@ esac
 echo "e $2 $$" >> "$1"
 "#;
 
-/// What commands leave, most of them nothing: a process in a session of its own, one that closes what it inherits, one that
-/// was forked twice, and one without our environment.
+/// The processes that commands leave, mostly none: one in a session of its own, one that closes its inherited descriptors, one
+/// that was forked twice, and one without sexton's environment variables.
 const LEAVES: [&str; 8] = [
     "nothing", "nothing", "nothing", "nothing", "session", "closed", "orphan", "bare",
 ];
 
 /// Callers of one lock, of one kind.
 pub(crate) struct Callers {
-    /// What all commands write to.
+    /// The file to which all commands write.
     pub(crate) file: PathBuf,
     /// The beginning of a call, without the command.
     call: fn(&Path) -> Command,
     place: PathBuf,
-    /// Who calls now, by the id of the command.
+    /// The current callers, by the id of the command.
     calling: Mutex<BTreeMap<String, Pidfd>>,
     next: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl Callers {
-    /// Callers by this command, which is given `place`.
+    /// Callers that use this command, which is given `place`.
     pub(crate) fn new(file: PathBuf, place: PathBuf, call: fn(&Path) -> Command) -> Self {
         Self {
             file,
@@ -57,29 +57,32 @@ impl Callers {
         }
     }
 
-    /// Calls again and again, until all is over.
+    /// Calls again and again, until the test ends.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a coordinator that is started again is no event of this process"
+        reason = "the start of another coordinator is not an event in this process"
     )]
     pub(crate) fn call(&self, seed: u64) {
         while !self.is_over.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let mut chance = Chance::new(seed ^ number << 20);
             let chosen = usize::try_from(chance.below(LEAVES.len() as u64));
-            let leaves = LEAVES.get(chosen.expect("it is small"));
+            let leaves = LEAVES.get(chosen.expect("a small number"));
             let leaves = leaves.expect("it is below their number");
             let id = number.to_string();
             let mut command = (self.call)(&self.place);
             command.args(["sh", "-c", COMMAND, "exclusion"]);
             command.arg(&self.file).args([id.as_str(), leaves]);
             command.stdin(Stdio::null()).stdout(Stdio::null());
-            let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
-            // Before it can be reaped: so it is the caller, and no other.
-            let pidfd = Pidfd::open(child.id()).expect("there are descriptors");
-            let calling = || self.calling.lock().expect("nobody panics in it");
+            let mut child = command
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the command starts");
+            // Before it can be reaped: so it is the caller and no other process.
+            let pidfd = Pidfd::open(child.id()).expect("descriptors are left");
+            let calling = || self.calling.lock().expect("not poisoned");
             calling().insert(id.clone(), pidfd.expect("it is not reaped"));
-            let status = child.wait().expect("it is ours");
+            let status = child.wait().expect("our child");
             calling().remove(&id);
             if !status.success() {
                 std::thread::sleep(Duration::from_millis(20));
@@ -87,19 +90,19 @@ impl Callers {
         }
     }
 
-    /// Nobody calls again after this value is dropped; and where a test fails, nobody goes on waiting for the lock.
+    /// When this value is dropped, calls end; after a failed test no caller is left waiting for the lock.
     pub(crate) const fn until_dropped(&self) -> UntilDropped<'_> {
         UntilDropped(self)
     }
 
-    /// kill -9 of who calls for this command, or of the caller that comes first if it does not call any more.
+    /// Kills the caller of this command with SIGKILL, or the first caller if it has already ended.
     pub(crate) fn kill_caller(&self, id: &str) -> bool {
-        let calling = self.calling.lock().expect("nobody panics in it");
+        let calling = self.calling.lock().expect("not poisoned");
         let caller = calling.get(id).or_else(|| calling.values().next());
         caller.is_some_and(|caller| caller.signal(9).is_ok())
     }
 
-    /// kill -9 of a process that wrote to the file.
+    /// Kills a process that wrote to the file with SIGKILL.
     pub(crate) fn kill_writer(&self, pid: u32) -> bool {
         let Ok(Some(pidfd)) = Pidfd::open(pid) else {
             return false;
@@ -116,7 +119,7 @@ pub(crate) struct UntilDropped<'a>(&'a Callers);
 impl Drop for UntilDropped<'_> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "one that has just been started is not known yet"
+        reason = "a process that was just started is not known yet"
     )]
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Relaxed);

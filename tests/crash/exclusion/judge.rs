@@ -1,26 +1,26 @@
-//! Whether two commands were there at a time. Every line of the file is of one command, `WORD ID PID`: `b` when it begins,
-//! `h` while it is there, `l` from what it left, `e` when it ends. A command that is killed writes no end, so what counts is
-//! that nothing is written for one after another has begun.
+//! Checks whether two commands ran at the same time. Every line of the file is from one command, `WORD ID PID`: `b` when it
+//! begins, `h` while it runs, `l` from a process that it left, `e` when it ends. A killed command writes no end, so the check
+//! is that nothing is written for one command after another has begun.
 
 use std::fmt;
 use std::path::Path;
 
-/// What a file shows.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observations {
     /// Commands that began.
     pub(crate) begun: u64,
-    /// Of those, the ones that came to their end.
+    /// The commands among them that ended by themselves.
     pub(crate) ended: u64,
-    /// Lines of what commands left.
+    /// Lines of processes that commands left.
     pub(crate) left: u64,
     /// Lines that were written for a command after another had begun.
     pub(crate) beside: Vec<String>,
 }
 
 impl Observations {
-    /// Whether there was something of everything: commands that ended, that left something, and one that was killed beside
-    /// the one that may be there now.
+    /// Whether every case occurred: commands that ended, that left a process, and one that was killed, besides the one that may
+    /// be running now.
     pub(crate) fn all(&self) -> bool {
         self.begun > self.ended + 1 && self.ended > 0 && self.left > 0
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Observations {
     }
 }
 
-/// Who is there by the newest line: the id of the command, and the processes that wrote its first line and its newest.
+/// The current command by the newest line: its id, and the processes that wrote its first line and its newest.
 pub(crate) fn newest(file: &Path) -> Option<(String, [u32; 2])> {
     let text = std::fs::read_to_string(file).ok()?;
     let mut lines = text.lines().rev().map(|line| line.split(' '));
@@ -57,7 +57,7 @@ pub(crate) fn newest(file: &Path) -> Option<(String, [u32; 2])> {
 
 /// Reads the whole file.
 pub(crate) fn seen(file: &Path) -> Observations {
-    // Where nobody had the lock, there is none.
+    // If no command has had the lock, there is no file.
     judged(&std::fs::read_to_string(file).unwrap_or_default())
 }
 

@@ -1,5 +1,5 @@
-//! The campaign. Callers, commands, what those left, coordinators and keepers are killed at random; callers of flock(1) have
-//! the same commands beside it, and are killed as well. No two of ours are there at a time, and the lock goes on.
+//! The campaign. Callers, commands, processes they left, coordinators and keepers are killed at random; callers of flock(1)
+//! run the same commands beside them, and are killed as well. No two commands under sexton's lock overlap, and the lock passes on.
 
 use crate::chance::Chance;
 use crate::daemon::{Daemon, serve_by, sexton, text};
@@ -13,17 +13,17 @@ use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long each campaign of `cargo test` goes on, in seconds.
+/// How long each campaign of `cargo test` lasts, in seconds.
 const SECONDS: u64 = 5;
 
-/// Who wants our lock, and who wants flock's.
+/// The numbers of callers of sexton's lock and of flock's.
 const CALLERS: u64 = 50;
 const BESIDE: u64 = 10;
 
-/// How often a process that is there is looked for.
+/// How often a running process is looked for.
 const TRIES: u32 = 200;
 
-/// Who was killed, how often.
+/// How many of each were killed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     callers: u64,
@@ -33,7 +33,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// Whether there was something of everything.
+    /// Whether every kind was killed.
     fn all(self) -> bool {
         self.callers > 0 && self.writers > 0 && self.coordinators > 0 && self.keepers > 0
     }
@@ -49,12 +49,12 @@ impl fmt::Display for Killed {
         } = self;
         write!(
             f,
-            "killed: {callers} callers, {writers} commands or what they left, {coordinators} coordinators, {keepers} keepers"
+            "killed: {callers} callers, {writers} commands or processes they left, {coordinators} coordinators, {keepers} keepers"
         )
     }
 }
 
-/// A coordinator that is killed, and what starts the next one.
+/// A coordinator that is killed, and the command that starts the next one.
 struct Coordinators<'a> {
     host: &'a Host,
     daemon: Option<Daemon>,
@@ -86,7 +86,7 @@ impl<'a> Coordinators<'a> {
         });
     }
 
-    /// kill -9 of the keeper, of the coordinator, or of both; which, by chance.
+    /// Kills the keeper, the coordinator, or both with SIGKILL, at random.
     fn kill(&mut self, chance: &mut Chance, killed: &mut Killed) {
         let whom = chance.below(3);
         if whom != 0 {
@@ -94,22 +94,22 @@ impl<'a> Coordinators<'a> {
             killed.keepers += 1;
         }
         if whom != 1 {
-            self.daemon.take().expect("one runs").kill();
+            self.daemon.take().expect("a server").kill();
             killed.coordinators += 1;
             self.start();
         }
     }
 }
 
-/// kill -9 of who is there by the newest line, of who called for it, or of both.
+/// Kills the current command, its caller, or both with SIGKILL.
 #[expect(
     clippy::disallowed_methods,
-    reason = "what another process writes is no event of this one"
+    reason = "a write of another process is not an event in this one"
 )]
 fn kill_of(callers: &Callers, chance: &mut Chance, killed: &mut Killed) {
     let whom = chance.below(3);
     let of_first = chance.below(2) == 0;
-    // Most have ended when the file has been read; the next are there soon.
+    // Most have ended by the time the file has been read; the next begin soon.
     for _ in 0..TRIES {
         let Some((id, [first, newest])) = newest(&callers.file) else {
             return;
@@ -124,7 +124,7 @@ fn kill_of(callers: &Callers, chance: &mut Chance, killed: &mut Killed) {
     }
 }
 
-/// Callers of both kinds, how many there are of flock's, and for how long they are killed.
+/// Callers of both kinds, the number of flock's, and for how long they are killed.
 struct Campaign {
     ours: Callers,
     theirs: Callers,
@@ -155,7 +155,7 @@ impl Campaign {
         }
     }
 
-    /// Calls, and kills; who was killed, of ours and of flock's.
+    /// Calls, and kills; returns the kills for sexton's lock and for flock's.
     fn go(&self, coordinators: &mut Coordinators<'_>) -> [Killed; 2] {
         std::thread::scope(|scope| {
             let _ending = [self.ours.until_dropped(), self.theirs.until_dropped()];
@@ -169,10 +169,7 @@ impl Campaign {
         })
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "when a kill falls is for chance to say"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the moments of kills are random")]
     fn kill(&self, coordinators: &mut Coordinators<'_>) -> [Killed; 2] {
         let (mut killed, mut killed_beside) = (Killed::default(), Killed::default());
         let mut chance = Chance::new(self.seed);
@@ -183,10 +180,10 @@ impl Campaign {
             std::thread::sleep(Duration::from_millis(chance.below(150)));
             if chance.below(8) == 0 {
                 coordinators.kill(&mut chance, &mut killed);
-                // Nobody waits for a time to pass: who has the lock ends, or is gone.
+                // No TTL is involved: the holder of the lock ends, or is gone.
                 let before = seen(&self.ours.file).begun;
                 let goes_on = || seen(&self.ours.file).begun > before;
-                until("the lock goes on", || goes_on().then_some(()));
+                until("the lock passes on", || goes_on().then_some(()));
             } else {
                 kill_of(&self.ours, &mut chance, &mut killed);
                 kill_of(&self.theirs, &mut chance, &mut killed_beside);
@@ -195,18 +192,15 @@ impl Campaign {
         [killed, killed_beside]
     }
 
-    /// Whether there was something of everything; and the judge found an overlap of flock's, where what closes its descriptors
-    /// has no lock any more, and goes on.
+    /// Whether every kind was killed; and the check found an overlap under flock, where a process that closes its descriptors no
+    /// longer has the lock, and continues.
     fn is_enough(&self, killed: Killed) -> bool {
         let has_overlap = || !seen(&self.theirs.file).beside.is_empty();
         killed.all() && seen(&self.ours.file).all() && (self.beside == 0 || has_overlap())
     }
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "with --nocapture, for who wants to know"
-)]
+#[expect(clippy::print_stdout, reason = "shown with --nocapture")]
 fn campaign(has_groups: bool) {
     let host = Host::new();
     let mut coordinators = Coordinators::new(&host, has_groups);

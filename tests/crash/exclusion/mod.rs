@@ -1,11 +1,11 @@
-//! Mutual exclusion, seen from outside: fifty callers of `sexton lock run` on one lock, while anything is killed. Each
-//! command writes to one file that it is there, and the kernel puts the lines in order.
+//! Mutual exclusion, observed from outside: fifty callers of `sexton lock run` for one lock, while anything is killed. Each
+//! command writes to one file while it runs, and the kernel orders the lines.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `callers.rs` | who calls, what the commands do, and what they leave |
-//! | `judge.rs` | whether two were there at a time, from the file alone |
-//! | `killed.rs` | the campaign: who is killed, and when |
+//! | `callers.rs` | the callers, their commands, and the processes that these leave |
+//! | `judge.rs` | whether two ran at the same time, from the file alone |
+//! | `killed.rs` | the campaign: what is killed, and when |
 
 mod callers;
 mod judge;

@@ -1,9 +1,9 @@
 //! The real program, killed at random moments under load and started again on the same directory.
 //!
-//! Snapshots are taken every few hundred entries, and the journal that they stand for is let go; the tests keep it. After
-//! each end all of it is read through the library: everything answered is there, in the order of each client; no lock
-//! has two owners; tokens and numbers only grow; snapshot and rest come to what the whole comes to; the restarted program
-//! shows the same locks; and the directory does not grow.
+//! Snapshots are taken every few hundred entries, and the coordinator removes the journal before them; the tests keep it.
+//! After each kill all of it is read through the library: everything acknowledged is there, in the order of each client; no
+//! lock has two owners; tokens and numbers only increase; snapshot and remaining journal give the same state as the whole
+//! journal; the restarted program shows the same locks; and the directory does not grow.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash locks` is the long campaign; `SEXTON_CRASH_SEED` repeats one.
 
 mod reference;
@@ -31,7 +31,7 @@ struct Campaign {
     lives: Lives<LockMachine>,
     workers: Vec<Worker>,
     reference: Reference,
-    /// How many entries have been reckoned with.
+    /// The number of entries that were already compared.
     reckoned: usize,
 }
 
@@ -47,7 +47,7 @@ impl Campaign {
         }
     }
 
-    /// Starts the program, checks what it shows, loads it, ends it, and reckons.
+    /// Starts the program, checks its state, loads it, kills it, and compares.
     fn round(&mut self) {
         let daemon = self.lives.begin();
         self.compare_live(&daemon);
@@ -59,7 +59,7 @@ impl Campaign {
         self.reckon();
     }
 
-    /// Compares the journal with all that is known.
+    /// Compares the journal with everything known.
     fn reckon(&mut self) {
         let past = &self.lives.past;
         let fresh = past.entries.get(self.reckoned..).unwrap_or_default();
@@ -93,9 +93,9 @@ impl Campaign {
         }
     }
 
-    /// The running program shows what the journal says.
+    /// The running program has the state that the journal gives.
     fn compare_live(&self, daemon: &Daemon) {
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         let View { entries, .. } = self.lives.past.machine().view();
         let keys: BTreeSet<String> = self.workers.iter().flat_map(Worker::keys).collect();
         for key in keys {
@@ -132,7 +132,7 @@ fn owner(message: &Message) -> &Name {
         | Message::Drain
         | Message::Hold(_)
         | Message::Yield(_) => {
-            panic!("nobody asked for {message:?}")
+            panic!("no client sent {message:?}")
         }
     }
 }
@@ -141,7 +141,7 @@ fn lock(entry: &EntryView) -> Lock {
     (entry.key.to_text(), entry.index.to_text())
 }
 
-/// As many kills as asked for, over as many directories as that takes.
+/// The requested number of kills, over as many directories as that takes.
 fn campaign(fsync: &'static str, kills: u64) -> Counts {
     lives::campaign(kills, |seed, enough| {
         let mut campaign = Campaign::new(fsync, seed);

@@ -1,4 +1,4 @@
-//! Who owns what, told from the messages alone in the fewest words: a line per lock, the first of it owns.
+//! The owners of locks, from the messages alone, in the simplest form: a line per lock, whose first entry owns it.
 
 use crate::past::Entry;
 use sexton::actors::lock::{EntryView, LockMachine, Message, Name};
@@ -15,12 +15,12 @@ pub(crate) struct Reference {
 struct Line {
     owner: Name,
     token: Token,
-    /// Those who wait, by priority and then by number.
+    /// The waiters, by priority and then by number.
     waiting: Vec<(u8, Seq, Name)>,
 }
 
 impl Reference {
-    /// Lets one more message act.
+    /// Applies one more message.
     pub(crate) fn apply(&mut self, entry: &Entry<LockMachine>) {
         match &entry.message {
             Message::Request {
@@ -54,7 +54,7 @@ impl Reference {
             | Message::Drain
             | Message::Hold(_)
             | Message::Yield(_)) => {
-                panic!("nobody asked for {message:?}")
+                panic!("no client sent {message:?}")
             }
         }
     }
@@ -103,7 +103,7 @@ impl Reference {
         }
     }
 
-    /// A token, larger than every one that this lock ever had.
+    /// A token, larger than every earlier one of this lock.
     fn grant(&mut self, lock: &(Name, Name), seq: Seq) -> Token {
         let token = Token::from(seq);
         let before = self.tokens.insert(lock.clone(), token);
@@ -114,7 +114,7 @@ impl Reference {
         token
     }
 
-    /// Wants these entries to be what this knows: owners with their tokens, and all who wait, in line.
+    /// Asserts that these entries are the known ones: owners with their tokens, and all waiters, in order.
     pub(crate) fn compare(&self, entries: &[EntryView]) {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         for entry in entries {
@@ -137,7 +137,7 @@ impl Reference {
             .collect();
         assert_eq!(
             found, expected,
-            "the locks are not what the messages make of them"
+            "the locks differ from the state that the messages give"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! One client under load, and what it knows: every command it had answered, and the one burst that was open when
-//! the server went down. Nobody else uses its name, so it knows exactly which entries it has.
+//! One client under load, and its knowledge: every command that was answered, and the one batch that was open when the
+//! server ended. No other client uses its name, so it knows exactly which entries it has.
 
 use crate::chance::Chance;
 use crate::lockserver::{self, Client};
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A key and an index.
 pub(crate) type Lock = (String, String);
 
-/// How many keys all workers want.
+/// How many keys all workers use.
 const SHARED_KEYS: u64 = 3;
 
-/// The longest burst.
+/// The maximum number of commands in a batch.
 const BURST_MAX: u64 = 16;
 
-/// Long enough that nothing ends by itself while a test runs.
+/// Long enough that nothing expires while a test runs.
 const TTL: u16 = 60_000;
 
-/// What a client may ask.
+/// The commands of a client.
 #[derive(Clone, Debug)]
 enum Command {
     Request(Lock),
@@ -38,11 +38,11 @@ pub(crate) struct Worker {
     priority: u8,
     /// The entries it has.
     entries: BTreeSet<Lock>,
-    /// Those of which it was told that it is the owner.
+    /// Those of which it knows that it is the owner.
     owned: BTreeSet<Lock>,
-    /// What was answered and changed something, since the last reckoning.
+    /// Answered commands that changed something, since the last comparison.
     answered: Vec<Message>,
-    /// What was sent and not answered.
+    /// Commands that were sent and not answered.
     open: Vec<Command>,
 }
 
@@ -69,16 +69,16 @@ impl Worker {
         shared.chain([self.private_key()]).collect()
     }
 
-    /// Works until the connection breaks, counting what is answered.
+    /// Works until the connection breaks, counting answers.
     pub(crate) fn work(&mut self, address: SocketAddr, answered: &AtomicU64) {
-        assert!(self.open.is_empty(), "the last crash was reckoned with");
+        assert!(self.open.is_empty(), "the last crash was compared");
         let Ok(mut client) = Client::connect(address) else {
             return;
         };
         while self.burst(&mut client, answered).is_ok() {}
     }
 
-    /// Sends a few commands at once, and takes their answers one by one.
+    /// Sends a few commands in one write, and receives their answers one by one.
     fn burst(&mut self, client: &mut Client, answered: &AtomicU64) -> io::Result<()> {
         let count = 1 + self
             .chance
@@ -142,11 +142,11 @@ impl Worker {
         }
     }
 
-    /// The answer must be what it knows, as far as it can know.
+    /// The answer must be the expected one, as far as it can be known.
     fn check(&mut self, command: &Command, found: u16) {
         let entries = &self.entries;
         let count = |has: &dyn Fn(&Lock) -> bool| {
-            u16::try_from(entries.iter().filter(|lock| has(lock)).count()).expect("it has few")
+            u16::try_from(entries.iter().filter(|lock| has(lock)).count()).expect("a small number")
         };
         let expected = match command {
             Command::Request(lock) => {
@@ -168,7 +168,7 @@ impl Worker {
         );
     }
 
-    /// What the command makes of its entries; the message that is in the journal if it changed something.
+    /// Applies the command to its entries; returns the message that is in the journal if it changed something.
     fn apply(&mut self, command: &Command) -> Option<Message> {
         let had = self.entries.len();
         let changed = match command {
@@ -226,8 +226,8 @@ impl Worker {
         }
     }
 
-    /// Compares with what the journal has of this client since the last reckoning: all that was answered, in order,
-    /// and behind it as much of the open burst as the server came to.
+    /// Compares with the journal's content about this client since the last comparison: everything that was answered, in order,
+    /// followed by as much of the open batch as the server had processed.
     pub(crate) fn reckon(&mut self, journaled: &[&Message]) {
         let answered = std::mem::take(&mut self.answered);
         let mut unanswered = journaled.iter();
@@ -250,10 +250,10 @@ impl Worker {
                 None => {}
             }
         }
-        assert!(next.is_none(), "{}: nobody asked for {next:?}", self.name);
+        assert!(next.is_none(), "{}: no client sent {next:?}", self.name);
     }
 
-    /// What it has must be there, and what it was told to own must be its own.
+    /// The entries that it has must exist, and those that it owns must be its own.
     pub(crate) fn compare(&self, there: &BTreeSet<Lock>, owned: &BTreeSet<Lock>) {
         assert_eq!(there, &self.entries, "{}: entries", self.name);
         let lost: Vec<_> = self.owned.difference(owned).collect();

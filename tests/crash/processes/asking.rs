@@ -1,19 +1,19 @@
-//! Requests on the coordinator's Unix socket. Any of them may end with the coordinator.
+//! Requests on the coordinator's Unix socket. Any of them may fail when the coordinator is killed.
 
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// What was answered: status and body.
+/// An answer: status and body.
 pub(crate) type Answer = (u16, Value);
 
-/// Asks, on a connection of its own.
+/// Sends a request, on a connection of its own.
 pub(crate) fn ask(socket: &Path, head: &str, body: &str) -> io::Result<Answer> {
     ask_on(UnixStream::connect(socket)?, head, body)
 }
 
-/// Asks on this connection.
+/// Sends a request on this connection.
 pub(crate) fn ask_on(mut stream: impl Read + Write, head: &str, body: &str) -> io::Result<Answer> {
     let length = body.len();
     let request = format!(
@@ -26,7 +26,7 @@ pub(crate) fn ask_on(mut stream: impl Read + Write, head: &str, body: &str) -> i
     parse(&String::from_utf8_lossy(&answer)).ok_or(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// An answer that is whole.
+/// A complete answer.
 fn parse(answer: &str) -> Option<Answer> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -52,13 +52,13 @@ fn joined(mut chunks: &str) -> Option<String> {
     }
 }
 
-/// Asks with a key, so that what is asked again is done once.
+/// Sends a request with a key, so that a repeated request is done once.
 pub(crate) fn post(socket: &Path, path: &str, key: &str, body: &Value) -> io::Result<Answer> {
     let head = format!("POST {path} HTTP/1.1\r\nIdempotency-Key: {key}");
     ask(socket, &head, &body.to_string())
 }
 
-/// How many records there are in this phase.
+/// The number of records in this phase.
 pub(crate) fn count(socket: &Path, phase: &str) -> io::Result<u64> {
     let head = format!("GET /v1/processes/count?status={phase} HTTP/1.1");
     let (status, answer) = ask(socket, &head, "")?;

@@ -1,4 +1,4 @@
-//! What is launched, and what each child wrote of its own life: that it began, and how it was about to end.
+//! The launched children, and what each of them wrote about itself: that it began, and how it was about to end.
 
 use crate::patience::until;
 use crate::processes::host::Host;
@@ -15,20 +15,20 @@ pub(crate) struct Children {
 /// How a child was about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Last {
-    /// With this code.
+    /// With this exit code.
     Code(u8),
     /// By this signal.
     Signal(u8),
 }
 
-/// What a record says of the end.
+/// The end in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
-    /// It lives.
+    /// It is running.
     Alive,
-    /// This.
+    /// This end.
     Ended(Last),
-    /// Nobody knows, for this reason.
+    /// Unknown, for this reason.
     Lost(String),
     /// It was not started.
     Failed(String),
@@ -38,7 +38,7 @@ impl Children {
     /// Those of this host.
     pub(crate) fn of(host: &Host) -> Self {
         let files = host.file("children");
-        std::fs::create_dir_all(&files).expect("there is room");
+        std::fs::create_dir_all(&files).expect("the disk has space");
         Self { files }
     }
 
@@ -46,13 +46,13 @@ impl Children {
         self.files.join(format!("{number}.{what}"))
     }
 
-    /// A launch of a child that lives so long, and ends by its number: every seventh by a signal.
+    /// A launch of a child that lives for this long, and ends depending on its number: every seventh by a signal.
     pub(crate) fn launch(&self, number: u64, ms: u64) -> Value {
         let waits = format!("sleep {}.{:03}", ms / 1000, ms % 1000);
         self.launch_of(number, "", &waits)
     }
 
-    /// A launch of a child that lives until it is let go, and that no SIGTERM ends before.
+    /// A launch of a child that lives until it is released, and survives SIGTERM.
     pub(crate) fn held(&self, number: u64) -> Value {
         let go = self.file(number, "go");
         let go = go.display();
@@ -67,20 +67,20 @@ impl Children {
             Last::Code(code) => (format!("c{code}"), format!("exit {code}")),
             Last::Signal(signal) => (format!("s{signal}"), format!("kill -{signal} $$")),
         };
-        // What it writes last, it writes at once, by another name.
+        // The child writes its last line in one step, by renaming a file.
         let script = format!(
             "{first}echo $$ >> {base}.start; {waits}; echo {word} > {base}.next; mv {base}.next {base}.last; {end}"
         );
         json!({"command": ["sh", "-c", script], "labels": {"number": number.to_string()}})
     }
 
-    /// Lets it go.
+    /// Releases it.
     pub(crate) fn let_go(&self, number: u64) {
-        std::fs::write(self.file(number, "go"), "").expect("there is room");
+        std::fs::write(self.file(number, "go"), "").expect("the disk has space");
     }
 
     fn last(number: u64) -> Last {
-        let small = u8::try_from(number % 251).expect("it is small");
+        let small = u8::try_from(number % 251).expect("a small number");
         match number % 7 {
             3 => Last::Signal(if number.is_multiple_of(2) { 9 } else { 15 }),
             _ => Last::Code(small),
@@ -100,7 +100,7 @@ impl Children {
         starts.unwrap_or_default().lines().count()
     }
 
-    /// What it wrote last, if it came so far.
+    /// Its last line, if it got that far.
     pub(crate) fn wrote(&self, number: u64) -> Option<Last> {
         let last = std::fs::read_to_string(self.file(number, "last")).ok()?;
         let (kind, rest) = last.trim().split_at(1);
@@ -126,7 +126,7 @@ pub(crate) fn by_number(records: Vec<Value>) -> BTreeMap<u64, Value> {
     all
 }
 
-/// What a record says of the end.
+/// The end in a record.
 pub(crate) fn recorded(record: &Value) -> Recorded {
     let text = |pointer| record.pointer(pointer).and_then(Value::as_str);
     let small = |pointer| {
@@ -151,6 +151,6 @@ pub(crate) fn recorded(record: &Value) -> Recorded {
     match (code, signal) {
         (Some(_), Some(signal)) => Recorded::Ended(Last::Signal(signal)),
         (Some(code), None) => Recorded::Ended(Last::Code(code)),
-        (None, _) => panic!("it says nothing of its end: {record}"),
+        (None, _) => panic!("the record has no end: {record}"),
     }
 }

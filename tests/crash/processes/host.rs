@@ -1,4 +1,4 @@
-//! A data directory, the coordinators and keepers that run on it, and an end to all of them.
+//! A data directory, its coordinators and keepers, and a way to end all of them.
 
 use crate::daemon::{Daemon, serve_by, text};
 use crate::groups;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A directory. When it is dropped, its keeper and every child go with it.
+/// A directory. When it is dropped, its keeper and all children are ended.
 pub(crate) struct Host {
     files: TempDir,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new() -> Self {
         Self {
-            files: tempfile::tempdir().expect("there is room"),
+            files: tempfile::tempdir().expect("the disk has space"),
         }
     }
 
@@ -28,7 +28,7 @@ impl Host {
         self.files.path().join("data")
     }
 
-    /// Another file, of the test alone.
+    /// Another file, used by the test alone.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.files.path().join(name)
     }
@@ -38,19 +38,19 @@ impl Host {
         Daemon::serve(&["--data", text(&self.data())])
     }
 
-    /// The command of a coordinator on a machine that was started again, as far as it can see: in a mount namespace of its
-    /// own, the boot has another name.
+    /// The command of a coordinator that appears to be on a rebooted machine: in a mount namespace of its own, the boot has
+    /// another id.
     pub(crate) fn rebooted(&self) -> Command {
         let boot = self.file("boot_id");
         let name = "11111111-2222-4333-8444-555555555555\n";
-        std::fs::write(&boot, name).expect("there is room");
+        std::fs::write(&boot, name).expect("the disk has space");
         let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, text(&boot)]);
         serve_by(command, &["--data", text(&self.data())])
     }
 
-    /// Where its coordinator listens.
+    /// The socket of its coordinator.
     pub(crate) fn socket(&self) -> PathBuf {
         self.data().join("sexton.sock")
     }
@@ -60,28 +60,28 @@ impl Host {
         asking::post(&self.socket(), path, key, body)
     }
 
-    /// Posts what must be answered well.
+    /// Sends a request that must succeed.
     pub(crate) fn well(&self, path: &str, body: &Value) -> Value {
         let head = format!("POST {path} HTTP/1.1");
         let answered = asking::ask(&self.socket(), &head, &body.to_string());
-        let (status, answer) = answered.expect("it is answered");
+        let (status, answer) = answered.expect("the request is answered");
         assert_eq!(status, 200, "{path} {body}: {answer}");
         answer
     }
 
-    /// What a path answers.
+    /// The answer for a path.
     pub(crate) fn get(&self, path: &str) -> Value {
         let head = format!("GET {path} HTTP/1.1");
         asking::ask(&self.socket(), &head, "")
-            .expect("it is answered")
+            .expect("the request is answered")
             .1
     }
 
-    /// Posts what is refused, or not: whatever comes of it.
+    /// Sends a request, whatever the answer is.
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> u16 {
         let head = format!("POST {path} HTTP/1.1");
         let answered = asking::ask(&self.socket(), &head, &body.to_string());
-        answered.expect("it is answered").0
+        answered.expect("the request is answered").0
     }
 
     /// Every record.
@@ -89,17 +89,17 @@ impl Host {
         asking::records(&self.socket()).expect("the coordinator answers")
     }
 
-    /// How many records say that it has ended.
+    /// The number of records that have ended.
     pub(crate) fn ended(&self) -> u64 {
         asking::count(&self.socket(), "exited").expect("the coordinator answers")
     }
 
-    /// The keeper, if one has the lock.
+    /// The keeper, if one holds the lock.
     pub(crate) fn keeper(&self) -> Option<Pidfd> {
         let pid = std::fs::read_to_string(self.data().join("keeper.lock")).ok()?;
         let pid: u32 = pid.trim().parse().ok()?;
         let pidfd = Pidfd::open(pid).ok()??;
-        // What is in the lock may be of one that has gone.
+        // The lock file may name a keeper that has ended.
         let argv = proc::cmdline(pid).ok()??;
         let is_ours = |word: &sexton::bytes::Bytes| self.is_data(word.as_bytes());
         (argv.iter().any(is_ours) && !pidfd.has_ended().ok()?).then_some(pidfd)
@@ -111,16 +111,19 @@ impl Host {
         data == Some(path) || text(&self.data()).as_bytes() == path
     }
 
-    /// kill -9 of the keeper.
+    /// Kills the keeper with SIGKILL.
     pub(crate) fn kill_keeper(&self) {
         let keeper = until("a keeper runs", || self.keeper());
-        keeper.signal(9).expect("it may be");
+        keeper.signal(9).expect("a permitted signal");
         until("the keeper has ended", || {
-            keeper.has_ended().expect("it polls").then_some(())
+            keeper
+                .has_ended()
+                .expect("the descriptor can be polled")
+                .then_some(())
         });
     }
 
-    /// Whether it launched this process, or what that started.
+    /// Whether it launched this process or an ancestor of it.
     pub(crate) fn is_of_it(&self, pid: u32) -> bool {
         let env = proc::environ(pid).ok().flatten().unwrap_or_default();
         let mut values = env
@@ -129,7 +132,7 @@ impl Host {
         values.any(|value| self.is_data(value))
     }
 
-    /// What it launched, or what that started, and that still lives.
+    /// The live processes that it launched, and their descendants.
     pub(crate) fn children(&self) -> Vec<Pidfd> {
         let pids = proc::pids().unwrap_or_default().into_iter();
         let opened = pids.filter_map(|pid| {
@@ -139,7 +142,7 @@ impl Host {
         opened.collect()
     }
 
-    /// Ends everything that was launched.
+    /// Ends all launched processes.
     pub(crate) fn kill_children(&self) {
         for _ in 0..100 {
             let left = self.children();
@@ -163,7 +166,7 @@ impl Drop for Host {
     }
 }
 
-/// Whether somebody has this PID.
+/// Whether a process has this PID.
 pub(crate) fn is_taken(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }

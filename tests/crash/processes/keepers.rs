@@ -1,5 +1,5 @@
-//! Keepers that are killed, alone and with their coordinator, and a machine that is started again. What can be known of an
-//! end is recorded as it was, and what cannot be known is lost, with the reason, and never a code.
+//! Keepers that are killed, alone and with their coordinator, and a machine that is rebooted. An end that can be known is
+//! recorded as it was, and one that cannot be known is lost, with the reason, and never has a code.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Keepers that are killed in one directory: more of them within ten seconds, and a coordinator gives up.
+/// How many keepers are killed in one directory: after more within ten seconds, a coordinator gives up.
 const KILLS: u64 = 4;
-/// Out of how many of `SEXTON_CRASH_KILLS` that is.
+/// One for this many of `SEXTON_CRASH_KILLS`.
 const ALL_KILLS: u64 = 20;
 
 const KEEPER_GONE: &str = "keeper-gone";
@@ -27,7 +27,7 @@ fn launch(host: &Host, children: &Children, numbers: Range<u64>) {
     }
 }
 
-/// The records once none of these lives.
+/// The records once none of these is alive.
 fn ended(host: &Host, numbers: &[u64]) -> BTreeMap<u64, Value> {
     until("all have ended", || {
         let records = by_number(host.records());
@@ -40,13 +40,13 @@ fn ended(host: &Host, numbers: &[u64]) -> BTreeMap<u64, Value> {
     })
 }
 
-/// The end of one that ran: as it wrote it itself.
+/// The end of a child that ran: as it wrote it itself.
 fn truth(children: &Children, number: u64) -> Recorded {
     let wrote = children.wrote(number);
     Recorded::Ended(wrote.expect("it wrote how it ends"))
 }
 
-/// Whether its end is known; fails if it is known to be what it was not.
+/// Whether its end is known; fails if the recorded end is wrong.
 fn is_known(children: &Children, number: u64, record: &Value) -> bool {
     assert!(children.starts(number) <= 1, "it ran twice: {record}");
     match recorded(record) {
@@ -54,7 +54,7 @@ fn is_known(children: &Children, number: u64, record: &Value) -> bool {
             assert_eq!(reason, KEEPER_GONE, "{record}");
             false
         }
-        // The keeper was killed before it gave leave.
+        // The keeper was killed before it released the child.
         Recorded::Ended(Last::Signal(9)) if children.starts(number) == 0 => false,
         found @ (Recorded::Alive | Recorded::Ended(_) | Recorded::Failed(_)) => {
             assert_eq!(found, truth(children, number), "{record}");
@@ -63,10 +63,7 @@ fn is_known(children: &Children, number: u64, record: &Value) -> bool {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "when a kill falls is for chance to say"
-)]
+#[expect(clippy::disallowed_methods, reason = "the moments of kills are random")]
 fn keepers(seed: u64, kills: u64) -> [u64; 2] {
     let host = Host::new();
     let children = Children::of(&host);
@@ -83,7 +80,7 @@ fn keepers(seed: u64, kills: u64) -> [u64; 2] {
         second.clone().for_each(|number| children.let_go(number));
         host.kill_keeper();
         launch(&host, &children, launched..launched + each);
-        assert!(host.keeper().is_some(), "another has taken its place");
+        assert!(host.keeper().is_some(), "another keeper was started");
         launched += each;
     }
     (0..launched).for_each(|number| children.let_go(number));
@@ -123,7 +120,7 @@ fn what_ends_while_nobody_is_there_is_lost_and_what_had_ended_before_is_not() {
     launch(&host, &children, 0..30);
     let pids = pids(&host);
     daemon.kill();
-    // The keeper sees these alone, and its log outlives it.
+    // Only the keeper sees these, and its log outlives it.
     let seen: Vec<u64> = (0..10).collect();
     let unseen: Vec<u64> = (10..20).collect();
     let alive: Vec<u64> = (20..30).collect();
@@ -168,9 +165,9 @@ fn what_ends_while_nobody_is_there_is_lost_and_what_had_ended_before_is_not() {
 
 fn pids(host: &Host) -> BTreeMap<u64, u32> {
     let records = by_number(host.records()).into_iter();
-    let pid = |record: &Value| u32::try_from(record["pid"].as_u64().expect("it runs"));
+    let pid = |record: &Value| u32::try_from(record["pid"].as_u64().expect("it has started"));
     records
-        .map(|(number, record)| (number, pid(&record).expect("it is small")))
+        .map(|(number, record)| (number, pid(&record).expect("a small number")))
         .collect()
 }
 
@@ -185,7 +182,7 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
     launch(&host, &children, 0..10);
     let pids = pids(&host);
     let strangers: Vec<Pidfd> = pids.values().map(|pid| opened(*pid)).collect();
-    // Of some, more is under way.
+    // For some, more is in progress.
     children.begun(0..10);
     for record in by_number(host.records()).values().take(5) {
         let stop = json!({"id": record["id"], "tree": true, "grace_ms": 600_000});
@@ -212,12 +209,15 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
     assert_eq!(recorded(&records[&10]), truth(&children, 10));
     assert_eq!(recorded(&records[&11]), Recorded::Alive);
     for stranger in &strangers {
-        assert!(!stranger.has_ended().expect("it polls"), "it was touched");
+        assert!(
+            !stranger.has_ended().expect("the descriptor can be polled"),
+            "it was touched"
+        );
     }
     daemon.kill();
 }
 
 fn opened(pid: u32) -> Pidfd {
-    let pidfd = Pidfd::open(pid).expect("there are descriptors");
-    pidfd.expect("it lives")
+    let pidfd = Pidfd::open(pid).expect("descriptors are left");
+    pidfd.expect("a live process")
 }

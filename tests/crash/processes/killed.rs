@@ -1,5 +1,5 @@
-//! Coordinators are killed again and again while children are launched, run and end. Of each that was asked for there is
-//! one record, each ran once, and what is recorded of its end is what it wrote itself.
+//! Coordinators are killed again and again while children are launched, run and end. Each requested child has one record and
+//! ran once, and its recorded end is the one that it wrote itself.
 
 use crate::chance::Chance;
 use crate::lives;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// Kills, and children, of `cargo test`; and out of how many of `SEXTON_CRASH_KILLS` that is.
+/// The numbers of kills and children in `cargo test`; and one for this many of `SEXTON_CRASH_KILLS`.
 const KILLS: u64 = 20;
 const ALL_KILLS: u64 = 20;
 const CHILDREN: u64 = 1000;
@@ -19,7 +19,7 @@ const CHILDREN: u64 = 1000;
 /// The time after a start within which all records should be right.
 const RIGHT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Who launches at once.
+/// The number of concurrent launchers.
 const LAUNCHERS: usize = 6;
 
 /// One directory under kills.
@@ -28,9 +28,9 @@ struct Campaign {
     children: Children,
     next: AtomicU64,
     all: u64,
-    /// Nobody is to launch any more, since nobody will answer.
+    /// No more launches, because no coordinator will answer.
     is_over: AtomicBool,
-    /// A child's span, by its number.
+    /// A child's lifetime, by its number.
     seed: u64,
 }
 
@@ -48,10 +48,10 @@ impl Campaign {
         }
     }
 
-    /// Launches children until all are launched. What a kill left without an answer is asked for again, with its key.
+    /// Launches children until all are launched. A launch that a kill left unanswered is requested again, with its key.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a coordinator that is killed is no event"
+        reason = "the kill of a coordinator is not an event here"
     )]
     fn launch(&self) {
         loop {
@@ -59,14 +59,14 @@ impl Campaign {
             if number >= self.all {
                 return;
             }
-            // Most end while the next coordinator is not there yet, or is starting.
+            // Most end while no coordinator is running, or while the next one is starting.
             let ms = Chance::new(self.seed ^ number << 20).below(1500);
             let body = self.children.launch(number, ms);
             let key = format!("child-{number}");
             loop {
                 match self.host.post("/v1/processes/launch", &key, &body) {
                     Ok((200, _)) => break,
-                    // It is being started, or stopped.
+                    // The coordinator is starting or stopping.
                     Ok((status, answer)) => assert!(status >= 500 || status == 409, "{answer}"),
                     Err(_) => {}
                 }
@@ -78,7 +78,7 @@ impl Campaign {
         }
     }
 
-    /// Waits until what had ended when it began is recorded as it was; how long that took.
+    /// Waits until every end from before this call is recorded correctly; returns how long that took.
     #[expect(clippy::disallowed_methods, reason = "how long it takes is printed")]
     fn settle(&self) -> Duration {
         let begun = Instant::now();
@@ -88,7 +88,7 @@ impl Campaign {
             .collect();
         until("all that has ended is recorded", || {
             let records = by_number(self.host.records());
-            // What nobody was answered about is asked for again, and is recorded then.
+            // A launch without an answer is requested again, and recorded then.
             let known = ended
                 .iter()
                 .filter_map(|(number, last)| Some((records.get(number)?, last)));
@@ -107,7 +107,7 @@ impl Campaign {
         begun.elapsed()
     }
 
-    /// What must hold in the end.
+    /// What must hold finally.
     fn judge(&self) {
         until("all have ended", || {
             (self.host.ended() == self.all).then_some(())
@@ -125,11 +125,8 @@ impl Campaign {
     }
 }
 
-/// Launches children under kills of their coordinator; how long it took after each start until all was right.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "when a kill falls is for chance to say"
-)]
+/// Launches children under kills of their coordinator; returns how long it took after each start until all was right.
+#[expect(clippy::disallowed_methods, reason = "the moments of kills are random")]
 fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
     let campaign = Campaign::new(seed, all);
     let mut chance = Chance::new(seed);
@@ -143,7 +140,7 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(20 + chance.below(250)));
             daemon.kill();
-            // Now and then children end while nobody is there to see it.
+            // Sometimes children end while no coordinator is running.
             std::thread::sleep(Duration::from_millis(chance.below(3) * 100));
             daemon = campaign.host.start();
             spans.push(campaign.settle());
@@ -162,7 +159,7 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
     spans
 }
 
-/// Ends launchers, also when the test fails.
+/// Ends the launchers, also when the test fails.
 struct Stopper<'a>(&'a AtomicBool);
 
 impl Drop for Stopper<'_> {

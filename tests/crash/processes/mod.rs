@@ -1,14 +1,14 @@
-//! The real program with real children: coordinators, keepers and both are killed, and what is recorded of each child is
-//! what it wrote itself.
+//! The real program with real children: coordinators, keepers and both are killed, and the record of each child has what the
+//! child wrote itself.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `host.rs` | a data directory, who runs on it, and an end to all of it |
+//! | `host.rs` | a data directory, its processes, and a way to end them |
 //! | `asking.rs` | requests on the coordinator's Unix socket |
-//! | `children.rs` | what is launched, and what each wrote of its own life |
+//! | `children.rs` | the children, and what each wrote about itself |
 //! | `killed.rs` | the campaign: coordinators killed again and again |
-//! | `keepers.rs` | keepers killed, both killed, and the machine started again |
-//! | `reused.rs` | strangers that have the PIDs of what ended unseen |
+//! | `keepers.rs` | keepers killed, both killed, and the machine rebooted |
+//! | `reused.rs` | unrelated processes that get the PIDs of processes that ended unobserved |
 //!
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash processes` is the long campaign.
 

@@ -1,5 +1,5 @@
-//! Strangers that have the PIDs of processes that ended unobserved: no signal reaches a stranger, whatever the records say, and none inherits
-//! a right.
+//! Unrelated processes that get the PIDs of processes that ended unobserved: no signal reaches one, whatever the records say, and
+//! none inherits a right.
 
 use crate::left_out::left_out;
 use crate::patience::until;
@@ -16,20 +16,20 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 
-/// Of each kind: launched, and registered.
+/// The number of each kind: launched, and registered.
 const EACH: u64 = 50;
 
-/// A process of ours with a PID of our choice.
+/// A process of this test with a chosen PID.
 struct Stranger(Pidfd);
 
 impl Stranger {
-    /// Takes a PID that is free, or becomes so when the last of its group is gone.
+    /// Takes a PID that is free, or becomes free when the last process of its group has ended.
     fn with(pid: u32) -> Self {
         let words = ["sleep", "1000"].map(|word| Bytes::new(word.as_bytes()));
         let env = [Bytes::new(*b"PATH=/usr/bin:/bin")];
         let plan = Plan::new(&words, &env, &Bytes::default()).expect("it is a plan");
         let null = File::options().read(true).write(true).open("/dev/null");
-        let null = null.expect("it is there");
+        let null = null.expect("it exists");
         let birth = Birth {
             group: None,
             pid: i32::try_from(pid).ok(),
@@ -38,14 +38,14 @@ impl Stranger {
             match spawn(&plan, [null.as_fd(); 3], birth) {
                 Ok(spawned) => Some(spawned),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
-                Err(error) => panic!("a PID of our choice takes CAP_CHECKPOINT_RESTORE: {error}"),
+                Err(error) => panic!("choosing a PID requires CAP_CHECKPOINT_RESTORE: {error}"),
             }
         });
         assert_eq!(spawned.pid, pid);
         let pidfd = Pidfd::open(pid)
-            .expect("there are descriptors")
+            .expect("descriptors are left")
             .expect("it waits");
-        spawned.release().expect("it waits for leave");
+        spawned.release().expect("the child waits for its release");
         Self(pidfd)
     }
 }
@@ -57,7 +57,7 @@ impl Drop for Stranger {
     }
 }
 
-/// A process of ours that is registered. It goes when it is dropped.
+/// A registered process of this test. Killed when dropped.
 struct Registered(Child);
 
 impl Registered {
@@ -67,7 +67,7 @@ impl Registered {
             .arg("1000")
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        Self(command.spawn().expect("it starts"))
+        Self(command.spawn().expect("the command starts"))
     }
 }
 
@@ -135,8 +135,8 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     drop(registered);
     host.kill_children();
     let pid = |number: &u64| {
-        let pid = records[number]["pid"].as_u64().expect("it ran");
-        u32::try_from(pid).expect("it is small")
+        let pid = records[number]["pid"].as_u64().expect("it was started");
+        u32::try_from(pid).expect("a small number")
     };
     for number in records.keys() {
         until("it is gone", || (!is_taken(pid(number))).then_some(()));
@@ -155,7 +155,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
             200,
             "{record}"
         );
-        // It may have ended, or be on its way to that.
+        // It may have ended, or be about to.
         host.try_post(
             "/v1/processes/stop",
             &json!({"id": id, "grace_ms": 0, "tree": true}),
@@ -174,7 +174,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     });
     for stranger in &strangers {
         assert!(
-            !stranger.0.has_ended().expect("it polls"),
+            !stranger.0.has_ended().expect("it can be polled"),
             "a stranger was killed"
         );
     }

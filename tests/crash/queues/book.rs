@@ -1,5 +1,5 @@
-//! What all connections together know of the jobs that they share, and of all numbers: who has which job, what is gone
-//! for good, and how often at least and at most each thing was done to a job.
+//! The knowledge of all connections about the jobs that they share, and about all ids: who holds which job, which jobs are
+//! gone for good, and the minimum and maximum number of times each operation was done to a job.
 
 use crate::queues::owner::InitialState;
 use crate::queues::tubes::{Job, State};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The tubes that connections share.
 pub(crate) const TUBES: [&str; 2] = ["shared-0", "shared-1"];
 
-/// How often something was done: at least, and at most.
+/// How often something was done: the minimum and the maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) least: u64,
@@ -28,9 +28,9 @@ impl Times {
 #[derive(Debug, Default)]
 pub(crate) struct TrackedJob {
     pub(crate) body: Vec<u8>,
-    /// Who has it.
+    /// The connection that holds it.
     holder: Option<u64>,
-    /// Somebody has asked for its end.
+    /// Some connection has requested its end.
     is_ending: bool,
     reserves: Times,
     pub(crate) releases: Times,
@@ -43,19 +43,19 @@ pub(crate) struct TrackedJob {
 pub(crate) struct Pages {
     jobs: BTreeMap<u64, TrackedJob>,
     deleted: BTreeSet<u64>,
-    /// What jobs say whose numbers are not known yet.
+    /// The bodies of jobs whose ids are not known yet.
     puts: BTreeSet<Vec<u8>>,
-    /// Those that are buried or delayed: whoever takes one out of here sees to it.
+    /// Those that are buried or delayed: a client that takes one from here handles it.
     pub(crate) aside: Vec<u64>,
-    /// Reservations that are asked for and not answered.
+    /// Reservations that were requested and not answered.
     pub(crate) reserving: u64,
-    /// Numbers that were told in this life.
+    /// Ids that were received in this life.
     told: BTreeSet<u64>,
-    /// The largest number of all lives before.
+    /// The largest id of all earlier lives.
     before: u64,
 }
 
-/// The book that all connections write in.
+/// The book in which all connections write.
 #[derive(Debug, Default)]
 pub(crate) struct Book(Mutex<Pages>);
 
@@ -66,27 +66,27 @@ impl Book {
 }
 
 impl Pages {
-    /// A number was told for a job that is new: nobody ever had it.
+    /// An id was received for a new job: it must not have been issued before.
     pub(crate) fn inserted(&mut self, id: u64) {
         assert!(
             id > self.before,
             "{id} may have been given in a life before"
         );
-        assert!(self.told.insert(id), "{id} was given twice");
+        assert!(self.told.insert(id), "{id} was issued twice");
     }
 
-    /// Somebody is about to put this.
+    /// A connection is about to put this.
     pub(crate) fn put(&mut self, body: &[u8]) {
         self.puts.insert(body.to_vec());
     }
 
-    /// A job of the shared tubes, by its number: made known if it says what somebody has put.
+    /// A job of the shared tubes, by its id: it becomes known if its body is one that a connection has put.
     pub(crate) fn job(&mut self, id: u64, body: &[u8]) -> &mut TrackedJob {
         assert!(!self.deleted.contains(&id), "{id} was deleted");
         if !self.jobs.contains_key(&id) {
             assert!(
                 self.puts.remove(body),
-                "nobody put {id} as {}",
+                "no client put {id} with body {}",
                 body.escape_ascii()
             );
             let known = TrackedJob {
@@ -95,38 +95,38 @@ impl Pages {
             };
             self.jobs.insert(id, known);
         }
-        let known = self.jobs.get_mut(&id).expect("it was just made");
-        assert_eq!(known.body, body, "{id} says something else");
+        let known = self.jobs.get_mut(&id).expect("it was just created");
+        assert_eq!(known.body, body, "{id} has another body");
         known
     }
 
-    /// Whoever put this is told its number: somebody else may know it already, or be done with it.
+    /// The client that put this receives its id: another may know the job already, or have finished it.
     pub(crate) fn known_or_gone(&mut self, id: u64, body: &[u8]) {
         if !self.deleted.contains(&id) {
             self.job(id, body);
         }
     }
 
-    /// A release is done. Somebody else may be done with the job already.
+    /// A release is done. Another client may already have finished the job.
     pub(crate) fn released(&mut self, id: u64) {
         if let Some(known) = self.jobs.get_mut(&id) {
             known.releases.least += 1;
         }
     }
 
-    /// So with a kick.
+    /// The same for a kick.
     pub(crate) fn kicked(&mut self, id: u64) {
         if let Some(known) = self.jobs.get_mut(&id) {
             known.kicks.least += 1;
         }
     }
 
-    /// A job that is known to be there.
+    /// A job that is known to exist.
     pub(crate) fn known(&mut self, id: u64) -> &mut TrackedJob {
         self.jobs.get_mut(&id).expect("it is known")
     }
 
-    /// Somebody has reserved a job.
+    /// A connection has reserved a job.
     pub(crate) fn reserved(&mut self, id: u64, body: &[u8], by: u64) {
         assert!(!self.aside.contains(&id), "{id} is not ready, and reserved");
         let known = self.job(id, body);
@@ -135,7 +135,7 @@ impl Pages {
         known.reserves.most += 1;
     }
 
-    /// The disk has these reservations.
+    /// These reservations are on disk.
     pub(crate) fn reserves_kept(&mut self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
             if let Some(known) = self.jobs.get_mut(&id) {
@@ -144,14 +144,14 @@ impl Pages {
         }
     }
 
-    /// Whoever has it is about to part with it.
+    /// Its holder is about to give it up.
     pub(crate) fn parting(&mut self, id: u64) -> &mut TrackedJob {
         let known = self.known(id);
         known.holder = None;
         known
     }
 
-    /// Somebody is about to delete it.
+    /// A connection is about to delete it.
     pub(crate) fn ending(&mut self, id: u64) {
         self.parting(id).is_ending = true;
     }
@@ -162,7 +162,7 @@ impl Pages {
         assert!(self.deleted.insert(id), "{id} was deleted twice");
     }
 
-    /// A life has ended, and this is there: compares, and takes it for what is known from now on.
+    /// A life has ended, and these jobs exist: compares, and takes them as the known state.
     pub(crate) fn reckon(&mut self, found: &InitialState) {
         let newest = self.told.last().copied().unwrap_or_default();
         let largest = found.jobs.last_key_value().map_or(0, |(id, _)| *id);
@@ -179,11 +179,11 @@ impl Pages {
             known.releases.compare(job.releases, "releases", job);
             known.buries.compare(job.buries, "buries", job);
             known.kicks.compare(job.kicks, "kicks", job);
-            // Who reserved it, and was not told, is not known.
+            // A reservation that was not answered is not known.
             unknown += job.reserves.saturating_sub(known.reserves.most);
             known.reserves.most = known.reserves.most.max(job.reserves);
             known.reserves.compare(job.reserves, "reserves", job);
-            assert_eq!(job.timeouts, 0, "nothing ends by itself here: {job:?}");
+            assert_eq!(job.timeouts, 0, "nothing expires here: {job:?}");
             known.holder = None;
             known.is_ending = false;
             if matches!(job.state, State::Buried | State::Delayed) {
@@ -193,7 +193,7 @@ impl Pages {
         let reserving = std::mem::take(&mut self.reserving);
         assert!(
             unknown <= reserving,
-            "{unknown} reservations that nobody asked for"
+            "{unknown} reservations that no client requested"
         );
         let lost = |(id, _): &(&u64, &TrackedJob)| !found.jobs.contains_key(id);
         let lost: Vec<(u64, bool)> = self
@@ -206,7 +206,7 @@ impl Pages {
             assert!(was_ending, "{id} was acknowledged, and is lost");
             self.deleted(id);
         }
-        // What was put and is not there did not come to pass, and nobody was told that it did.
+        // A put that was not acknowledged did not take effect.
         self.puts.clear();
     }
 }

@@ -1,11 +1,11 @@
 //! The real program, killed at random moments under load from beanstalkd's protocol, and started again on the same
 //! directory.
 //!
-//! Some connections have tubes of their own, and know exactly what every reply must be, and what may be there after a
-//! kill (`owner.rs`, `tubes.rs`); others share tubes, and what holds for them all is kept in one book (`sharer.rs`,
-//! `book.rs`). After each start every job is asked for over the protocol: what was acknowledged is there until its
-//! delete was, nothing deleted returns, nobody has a job that another has, numbers never repeat, and counters, bodies and
-//! the order of what is buried are what they were. Journal and snapshots are judged by `support/lives.rs`.
+//! Some connections have tubes of their own, and know exactly what every reply must be, and what may exist after a kill
+//! (`owner.rs`, `tubes.rs`); others share tubes, and one book has what holds for all of them (`sharer.rs`, `book.rs`).
+//! After each start every job is queried over the protocol: an acknowledged job exists until its delete was acknowledged,
+//! no deleted job returns, no job is held by two connections, ids never repeat, and counters, bodies and the order of buried
+//! jobs are unchanged. Journal and snapshots are checked by `support/lives.rs`.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash queues` is the long campaign; `SEXTON_CRASH_SEED` repeats one.
 
 pub(crate) mod book;
@@ -27,12 +27,12 @@ use tubes::Job;
 const OWNERS: u64 = 4;
 const SHARERS: u64 = 4;
 
-/// The tube of the job whose time runs out.
+/// The tube of the job whose claim expires.
 const BRIEF: &str = "brief";
 
 pub(crate) const QUEUES: About<QueueMachine> = About {
     flags: &["--beanstalk", "127.0.0.1:0", "--lockserver", "off"],
-    // Some of its counts are only since the start of the process.
+    // Some of its counts only cover the time since the start of the process.
     shown: |queues| {
         let view = queues.view();
         let pauses = view.queues.iter();
@@ -69,7 +69,7 @@ impl Campaign {
         }
     }
 
-    /// Starts the program, checks what it shows, loads it, and ends it.
+    /// Starts the program, checks its state, loads it, and kills it.
     fn round(&mut self) {
         let daemon = self.lives.begin();
         self.reckon(&daemon);
@@ -85,9 +85,9 @@ impl Campaign {
             });
     }
 
-    /// Compares what the program that has just started shows with all that is known.
+    /// Compares the state of a program that has just started with everything known.
     fn reckon(&mut self, daemon: &Daemon) {
-        let mut client = Client::connect(daemon.beanstalk()).expect("let in");
+        let mut client = Client::connect(daemon.beanstalk()).expect("connected");
         let found = self.found(&mut client);
         for owner in &mut self.owners {
             owner.reckon(&found);
@@ -96,7 +96,7 @@ impl Campaign {
         self.book.open().reckon(&found);
     }
 
-    /// Every job and every pause that the program knows of.
+    /// Every job and every pause of the program.
     fn found(&self, client: &mut Client) -> InitialState {
         let mut found = found(&self.lives, client);
         for owner in &self.owners {
@@ -110,22 +110,22 @@ impl Campaign {
         found
     }
 
-    /// A job whose time has run out keeps that over a kill, once anything behind it was acknowledged; and everything
-    /// that is buried comes in its order.
+    /// An expired claim stays expired over a kill, once any later command was acknowledged; and all buried jobs keep their
+    /// order.
     fn finish(&mut self) {
         let daemon = self.lives.begin();
         self.reckon(&daemon);
-        let mut client = Client::connect(daemon.beanstalk()).expect("let in");
+        let mut client = Client::connect(daemon.beanstalk()).expect("connected");
         for owner in &self.owners {
             owner.compare_order(&mut client);
         }
         expect(&mut client, &format!("use {BRIEF}"), "USING brief").expect("a reply");
         let put = client.ask("put 0 0 1 5\r\nbrief").expect("a reply");
-        let id = put.number("INSERTED").expect("it is taken");
+        let id = put.number("INSERTED").expect("an answer");
         let reserved = client.ask(&format!("reserve-job {id}")).expect("a reply");
         assert_eq!(reserved.line, format!("RESERVED {id} 5"));
         let stats = format!("stats-job {id}");
-        until("its time has run out", || {
+        until("its claim has expired", || {
             let stats = client.ask(&stats).expect("a reply");
             (stats.statistic("state") == Some("ready")).then_some(())
         });
@@ -139,7 +139,7 @@ impl Campaign {
         daemon.kill();
         self.lives.reckon();
         let daemon = self.lives.begin();
-        let mut client = Client::connect(daemon.beanstalk()).expect("let in");
+        let mut client = Client::connect(daemon.beanstalk()).expect("connected");
         let stats = client.ask(&stats).expect("a reply");
         for (key, value) in [("state", "ready"), ("reserves", "1"), ("timeouts", "1")] {
             assert_eq!(stats.statistic(key), Some(value), "{key}: {stats:?}");
@@ -149,8 +149,8 @@ impl Campaign {
     }
 }
 
-/// Every job that the program knows of, each once. Which numbers there are, the protocol has no command for: they are
-/// read from the directory, and the program counts them.
+/// Every job of the program, once each. The protocol has no command that lists ids: they are read from the directory, and
+/// the program counts them.
 pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> InitialState {
     let view = lives.past.machine().view();
     let mut found = InitialState::default();
@@ -175,7 +175,7 @@ pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> Initial
     found
 }
 
-/// As many kills as asked for, over as many directories as that takes.
+/// The requested number of kills, over as many directories as that takes.
 fn campaign(fsync: &'static str, kills: u64) -> Counts {
     lives::campaign(kills, |seed, enough| {
         let mut campaign = Campaign::new(fsync, seed);

@@ -1,5 +1,5 @@
-//! A connection with tubes of its own, pipelining or not, which knows exactly what each reply must be, and after a kill
-//! what may be there: what was answered and kept, and behind it as much as the server came to.
+//! A connection with tubes of its own, pipelining or not, which knows exactly what each reply must be, and after a kill what
+//! may exist: everything answered and kept, followed by as many further commands as the server had processed.
 
 use crate::beanstalk::{Client, Reply};
 use crate::chance::Chance;
@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a program shows that has just started.
+/// The state of a program that has just started.
 #[derive(Default)]
 pub(crate) struct InitialState {
     pub(crate) jobs: BTreeMap<u64, Job>,
@@ -17,26 +17,26 @@ pub(crate) struct InitialState {
     pub(crate) paused: BTreeSet<String>,
 }
 
-/// The longest burst.
+/// The maximum number of commands in a batch.
 const BURST_MAX: u64 = 24;
 
-/// Jobs beyond which it rather deletes than puts.
+/// With more jobs than this it deletes rather than puts.
 const JOBS: usize = 40;
 
-/// Delays in use come round after so many: a prime, so that they jump about.
+/// The delays in use repeat after this many: a prime, so that they are spread.
 const DELAYS: u64 = 4001;
 
 /// A client.
 pub(crate) struct Owner {
     number: u64,
     chance: Chance,
-    /// What is there, by all that was answered.
+    /// The state after everything that was answered.
     tubes: Tubes,
-    /// What is there for sure: up to the newest answer that the disk has.
+    /// The certain state: up to the newest answer that is on disk.
     kept: Tubes,
-    /// What was answered since, and changes nothing that outlives the process or may be forgotten with it.
+    /// Commands answered since then, which change nothing that outlives the process or may be lost with it.
     passing: Vec<Command>,
-    /// What was sent and not answered.
+    /// Commands that were sent and not answered.
     open: Vec<Command>,
     bodies: u64,
     delays: u64,
@@ -59,14 +59,14 @@ impl Owner {
         }
     }
 
-    /// Works until the connection breaks, counting what is answered. `inserted` is told of each number of a job.
+    /// Works until the connection breaks, counting answers. `inserted` is called with each id of a job.
     pub(crate) fn work(
         &mut self,
         address: SocketAddr,
         answered: &AtomicU64,
         inserted: &dyn Fn(u64),
     ) {
-        assert!(self.open.is_empty(), "the last crash was reckoned with");
+        assert!(self.open.is_empty(), "the last crash was compared");
         let Ok(mut client) = Client::connect(address) else {
             return;
         };
@@ -81,7 +81,7 @@ impl Owner {
         self.tubes.names()
     }
 
-    /// Turns to its tubes.
+    /// Switches to its tubes.
     fn greet(&self, client: &mut Client) -> io::Result<()> {
         let [first, ..] = self.tubes.names();
         expect(client, &format!("use {first}"), &format!("USING {first}"))?;
@@ -95,7 +95,7 @@ impl Owner {
         expect(client, "ignore default", &format!("WATCHING {TUBES}"))
     }
 
-    /// Sends a few commands at once, and takes their replies one by one.
+    /// Sends a few commands in one write, and receives their replies one by one.
     fn burst(
         &mut self,
         client: &mut Client,
@@ -146,10 +146,12 @@ impl Owner {
     }
 
     fn choose(&mut self) -> Command {
-        let tube = usize::try_from(self.chance.below(TUBES as u64)).expect("there are few");
+        let tube = usize::try_from(self.chance.below(TUBES as u64)).expect("a small number");
         let priority = [0, 1, 1, 5, 2000, u32::MAX];
         let place = usize::try_from(self.chance.below(priority.len() as u64));
-        let priority = *priority.get(place.expect("a few")).expect("within it");
+        let priority = *priority
+            .get(place.expect("a small number"))
+            .expect("within it");
         let crowded = self.tubes.jobs.len() > JOBS;
         match self.chance.below(100) {
             0..=3 => Command::Use(tube),
@@ -185,12 +187,12 @@ impl Owner {
         }
     }
 
-    /// A job that is there, or was.
+    /// A job that exists, or existed.
     fn any(&mut self) -> u64 {
         let known = self.tubes.jobs.keys();
         let count = known.len() as u64;
-        let place = usize::try_from(self.chance.below(count + 1)).expect("there are few");
-        // What is reserved is what most commands are about.
+        let place = usize::try_from(self.chance.below(count + 1)).expect("a small number");
+        // Most commands are about reserved jobs.
         let reserved = self.tubes.jobs.iter();
         let mut reserved = reserved.filter(|(_, job)| job.state == State::Reserved);
         if self.chance.below(2) == 0
@@ -206,7 +208,7 @@ impl Owner {
             .unwrap_or(self.gone)
     }
 
-    /// Mostly none; else one that no other job of this owner has.
+    /// Mostly none; otherwise a number that no other job of this owner has.
     fn delay(&mut self) -> u64 {
         if self.chance.below(3) > 0 {
             return 0;
@@ -215,7 +217,7 @@ impl Owner {
         self.delays.max(1)
     }
 
-    /// A body that no other job has; now and then one that takes a page of its own.
+    /// A unique body; sometimes one that needs a page of its own.
     fn body(&mut self) -> Vec<u8> {
         self.bodies += 1;
         let mut body = format!("{} {} ", self.number, self.bodies).into_bytes();
@@ -226,8 +228,8 @@ impl Owner {
         body
     }
 
-    /// Compares with what is there after the end of a life: what was kept, and behind it as many commands as the server
-    /// came to, in their order.
+    /// Compares with the state after a kill: what was kept, followed by as many commands as the server had processed, in
+    /// order.
     pub(crate) fn reckon(&mut self, found: &InitialState) {
         let names = self.tubes.names();
         let mine = found
@@ -272,7 +274,7 @@ impl Owner {
         }
     }
 
-    /// Kicks everything that is buried, one by one: it comes in the order in which it was buried.
+    /// Kicks all buried jobs, one by one: they come in the order in which they were buried.
     pub(crate) fn compare_order(&self, client: &mut Client) {
         for (tube, name) in self.tubes.names().iter().enumerate() {
             expect(client, &format!("use {name}"), &format!("USING {name}")).expect("a reply");
@@ -286,8 +288,8 @@ impl Owner {
     }
 }
 
-/// The number that a command used: a job that was put and not answered is known by what it says. None if it is not
-/// there.
+/// The id that a command used: a job that was put and not answered is recognised by its body. None if it does not
+/// exist.
 fn id_of(command: &Command, found: &BTreeMap<u64, Job>) -> Option<u64> {
     let Command::Put { body, .. } = command else {
         return Some(0);
@@ -296,7 +298,7 @@ fn id_of(command: &Command, found: &BTreeMap<u64, Job>) -> Option<u64> {
     same.map(|(id, _)| *id)
 }
 
-/// Asks, and wants this reply.
+/// Sends a command that must have this reply.
 pub(crate) fn expect(client: &mut Client, command: &str, expected: &str) -> io::Result<()> {
     let reply = client.ask(command)?;
     assert_eq!(reply, Reply::line(expected), "{command}");

@@ -1,5 +1,5 @@
-//! A connection that shares tubes with others, one command at a time: produces, waits for jobs, works on them, comes and
-//! goes. What it is told of its own jobs must be exact; what is the others' goes into the book.
+//! A connection that shares tubes with others, one command at a time: it puts jobs, waits for jobs, works on them,
+//! disconnects and reconnects. Replies about its own jobs must be exact; those about others' are compared with the book.
 
 use crate::beanstalk::{Client, Reply};
 use crate::chance::Chance;
@@ -10,16 +10,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Jobs that it has at a time, at most.
+/// The maximum number of jobs that it holds.
 const HELD_MAX: usize = 4;
 
 /// A client.
 pub(crate) struct Sharer {
     number: u64,
     chance: Chance,
-    /// The jobs that it has.
+    /// The jobs that it holds.
     held: Vec<u64>,
-    /// What it reserved since the disk was last known to have everything.
+    /// Its reservations since the last reply that implies a sync.
     passing: Vec<u64>,
     bodies: u64,
 }
@@ -35,7 +35,7 @@ impl Sharer {
         }
     }
 
-    /// Works until the server dies, over connections that come and go, counting what is answered.
+    /// Works until the server is killed, over connections that close and reopen, counting answers.
     pub(crate) fn work(&mut self, address: SocketAddr, answered: &AtomicU64, book: &Book) {
         while let Ok(client) = Client::connect(address) {
             if self.connected(client, answered, book).is_err() {
@@ -66,7 +66,7 @@ impl Sharer {
             self.step(&mut client, book)?;
             answered.fetch_add(1, Ordering::Relaxed);
         }
-        // Before the end of its connection, whose jobs go to others.
+        // Before it closes its connection, whose jobs go to others.
         self.part_with_all(book);
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Waits for a job, though not for long.
+    /// Waits for a job, but not for long.
     fn reserve(&mut self, client: &mut Client, book: &Book) -> io::Result<()> {
         book.open().reserving += 1;
         let seconds = self.chance.below(2);
@@ -126,7 +126,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Does something with a job that it has.
+    /// Does something with a job that it holds.
     fn finish(&mut self, client: &mut Client, book: &Book) -> io::Result<()> {
         let Some(id) = self.held.first().copied() else {
             return self.reserve(client, book);
@@ -165,7 +165,7 @@ impl Sharer {
                 pages.known(id).releases.least += 1;
                 pages.aside.push(id);
             }
-            // Somebody else may have ended it already.
+            // Another connection may have ended it already.
             _ => pages.released(id),
         }
         drop(pages);
@@ -173,7 +173,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Kicks or deletes a job that is buried or delayed, which nobody else does then.
+    /// Kicks or deletes a job that is buried or delayed, which no other connection does meanwhile.
     fn see_to_one_aside(&mut self, client: &mut Client, book: &Book) -> io::Result<()> {
         let mut pages = book.open();
         let Some(id) = pages.aside.pop() else {
@@ -201,7 +201,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// The disk has what this reply tells of, and everything before.
+    /// The change in this reply, and everything before it, is on disk.
     fn kept(&mut self, reply: &Reply, book: &Book) {
         assert!(is_kept(reply), "{reply:?}");
         book.open().reserves_kept(self.passing.drain(..));

@@ -1,9 +1,9 @@
-//! The tubes of one connection, which nobody else touches, as beanstalkd's protocol has them: what each command is
-//! answered, and what it makes of the jobs. A few maps, searched for everything.
+//! The tubes of one connection, which no other connection uses, according to beanstalkd's protocol: the reply to each command,
+//! and its effect on the jobs. It consists of a few maps, which are searched linearly.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names its messages"
 )]
 
 use crate::beanstalk::Reply;
@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many tubes an owner has.
 pub(crate) const TUBES: usize = 3;
 
-/// Long enough that nothing ends by itself while a test runs.
+/// Long enough that nothing expires while a test runs.
 pub(crate) const FOR_EVER_S: u64 = 1_000_000;
 
-/// What an owner may ask. Delays are of the unit [`FOR_EVER_S`], so that their order is that of their ends, too.
+/// The commands of an owner. Delays are multiples of [`FOR_EVER_S`], so that their order is that of their ends, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Use(usize),
@@ -24,7 +24,7 @@ pub(crate) enum Command {
         delay: u64,
         body: Vec<u8>,
     },
-    /// A body with no end to its line: its number is used up.
+    /// A body without its line end: its id is skipped.
     Spoil,
     Reserve,
     ReserveJob(u64),
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Stats(u64),
 }
 
-/// A job, with all that is told of it and does not hang on the time of day.
+/// A job, with everything that is shown of it and does not depend on the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) tube: String,
@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-/// Everything that one owner knows to be there.
+/// The known state of one owner.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tubes {
     owner: u64,
@@ -127,7 +127,7 @@ impl Tubes {
         self.jobs.get(&id).expect("it was just found")
     }
 
-    /// A new connection, after an end of the server: what was reserved is ready.
+    /// A new connection, after an end of the server: reserved jobs are ready.
     pub(crate) fn start(&mut self) {
         self.using = 0;
         for job in self.jobs.values_mut() {
@@ -137,7 +137,7 @@ impl Tubes {
         }
     }
 
-    /// What the command is as bytes.
+    /// The command as bytes.
     pub(crate) fn bytes(&self, command: &Command) -> Vec<u8> {
         let line = match command {
             Command::Use(tube) => format!("use {}", self.name(*tube)),
@@ -174,7 +174,7 @@ impl Tubes {
         format!("{line}\r\n").into()
     }
 
-    /// What the command does, and what its reply is. A job that is put has the number `id`.
+    /// Applies the command, and returns its reply. A new job gets the id `id`.
     pub(crate) fn apply(&mut self, command: &Command, id: u64) -> Reply {
         let name = self.name(self.using);
         match command {
@@ -218,7 +218,7 @@ impl Tubes {
         }
     }
 
-    /// Jobs that are put back or aside, and come from there; tubes that are put aside.
+    /// Jobs that are released, buried or kicked, and tubes that are paused.
     fn put_aside(&mut self, command: &Command) -> Reply {
         let name = self.name(self.using);
         match command {
@@ -284,14 +284,14 @@ impl Tubes {
             body: body.to_vec(),
         };
         let before = self.jobs.insert(id, job);
-        assert_eq!(before, None, "{id} was given before");
+        assert_eq!(before, None, "{id} was issued before");
     }
 
     fn state(&self, id: u64) -> Option<State> {
         self.jobs.get(&id).map(|job| job.state)
     }
 
-    /// The most urgent ready job of all tubes but those that are paused; among equals the oldest.
+    /// The most urgent ready job of all tubes that are not paused; among equals the oldest.
     fn best(&self) -> Option<u64> {
         let paused: Vec<String> = self.paused.iter().map(|tube| self.name(*tube)).collect();
         let can = |job: &Job| job.state == State::Ready && !paused.contains(&job.tube);
@@ -346,7 +346,7 @@ impl Tubes {
 }
 
 impl Job {
-    /// What `stats-job` says of it, but for what hangs on the time of day.
+    /// Its `stats-job`, without what depends on the time.
     pub(crate) fn statistics(&self, id: u64) -> String {
         format!(
             "id: {id}\ntube: \"{}\"\nstate: {}\npri: {}\ndelay: {}\nttr: {FOR_EVER_S}\nreserves: {}\ntimeouts: {}\nreleases: {}\nburies: {}\nkicks: {}\n",
@@ -362,7 +362,7 @@ impl Job {
         )
     }
 
-    /// The same as the server tells it: statistics, and the body.
+    /// The same as the server reports it: statistics, and the body.
     pub(crate) fn told(statistics: &Reply, body: Vec<u8>) -> Self {
         let number = |key| {
             let number = statistics.statistic(key).and_then(|it| it.parse().ok());
@@ -386,7 +386,7 @@ impl Job {
     }
 }
 
-/// Statistics without what hangs on the time of day; other replies as they are.
+/// Statistics without what depends on the time; other replies unchanged.
 pub(crate) fn timeless(reply: Reply) -> Reply {
     if !reply.line.starts_with("OK ") {
         return reply;
@@ -406,8 +406,8 @@ pub(crate) fn timeless(reply: Reply) -> Reply {
     }
 }
 
-/// Whether this reply tells of something that the disk has: everything that was answered before it on any connection,
-/// it has then, too.
+/// Whether this reply reports a change that is on disk: then everything that was answered before, on any connection, is on
+/// disk, too.
 pub(crate) fn is_kept(reply: &Reply) -> bool {
     let words = [
         "INSERTED", "DELETED", "RELEASED", "BURIED", "KICKED", "PAUSED",

@@ -30,13 +30,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long `cargo test` kills two at once, in seconds.
+/// How long `cargo test` kills two parts at the same time, in seconds.
 const SECONDS: u64 = 10;
 
-/// Between two orders, and before what was refused is asked again.
+/// The time between two orders, and before a refused request is repeated.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// What is killed: a part, and the second word of its command line, if it is not the coordinator or its keeper.
+/// The parts that are killed, each with the second word of its command line, unless it is the coordinator or its keeper.
 const PARTS: [(&str, Option<&str>); 7] = [
     ("coordinator", None),
     ("keeper", None),
@@ -49,13 +49,13 @@ const PARTS: [(&str, Option<&str>); 7] = [
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what other processes do is no event of this one"
+    reason = "acts of other processes are not events in this one"
 )]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-/// Orders, one after the other, each until it is answered well; and a request for a pass of the lease after each.
+/// Orders, one after the other, each repeated until it succeeds; and a request for a pass of the lease after each.
 struct Customer {
     stops: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Order>>,
@@ -81,18 +81,18 @@ impl Customer {
         let thread = std::thread::Builder::new().name("customer".to_owned());
         Self {
             stops,
-            thread: thread.spawn(ordering).expect("a thread starts"),
+            thread: thread.spawn(ordering).expect("a new thread"),
         }
     }
 
-    /// Every order that was answered.
+    /// Every successful order.
     fn end(self) -> Vec<Order> {
         self.stops.store(true, Ordering::Relaxed);
-        self.thread.join().expect("ordering does not panic")
+        self.thread.join().expect("no panic")
     }
 }
 
-/// Asks again until there is an answer, whoever is killed meanwhile.
+/// Repeats until there is an answer, whatever is killed meanwhile.
 fn answered<T>(ask: impl Fn() -> Option<T>) -> T {
     until("it is answered", || {
         let answer = ask();
@@ -103,7 +103,7 @@ fn answered<T>(ask: impl Fn() -> Option<T>) -> T {
     })
 }
 
-/// Sends an order to the web service; `None` if that is not there or does not take it.
+/// Sends an order to the web service; `None` if it is not running or refuses the order.
 fn order(port: u16, name: &str) -> Option<Order> {
     let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let head = format!("POST /order?name={name} HTTP/1.1");
@@ -128,7 +128,7 @@ impl Shop {
     fn open() -> Self {
         let host = Host::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has one").port();
+        let port = listener.local_addr().expect("an address").port();
         drop(listener);
         let mut shop = Self {
             kept: Kept::beside(&host.data()),
@@ -158,7 +158,7 @@ impl Shop {
         self.daemon = Some(Daemon::start(command));
     }
 
-    /// kill -9 of a part, if it lives.
+    /// Kills a part with SIGKILL, if it is running.
     fn kill(&mut self, (part, word): (&'static str, Option<&str>)) -> bool {
         self.kept.keep();
         let is_killed = match word {
@@ -170,7 +170,7 @@ impl Shop {
                 .keeper()
                 .is_some_and(|keeper| keeper.signal(9).is_ok()),
             None => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server").kill();
                 true
             }
         };
@@ -198,7 +198,7 @@ impl Shop {
         })
     }
 
-    /// Has all come to its end that was begun.
+    /// Waits until everything that was begun has ended.
     fn settle(&self) {
         let is = |path: &str, member: &str, wanted: &Value| {
             self.host.get(path).pointer(member) == Some(wanted)
@@ -216,7 +216,7 @@ impl Shop {
                 |status: &&str| is(&format!("/v1/tasks?status={status}"), "/tasks", &none);
             open.iter().all(is_done).then_some(())
         });
-        until("no pass runs or is to come", || {
+        until("no pass runs or is due", || {
             let lease = self.host.get("/v1/leases/lease?name=nightly");
             let runs = lease.pointer("/current/running") == Some(&true.into());
             let is_next = lease.get("next").is_none_or(|it| !it.is_null());
@@ -224,21 +224,21 @@ impl Shop {
         });
     }
 
-    /// Closes the shop in good order; what its log says, from the beginning.
+    /// Stops the shop cleanly; returns its log, from the beginning.
     fn past(mut self) -> (Past, BTreeMap<&'static str, u64>) {
-        let daemon = self.daemon.take().expect("one runs");
+        let daemon = self.daemon.take().expect("a server");
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
-        assert!(status.success(), "it stops in good order: {log}");
+        assert!(status.success(), "it stops cleanly: {log}");
         let kept = self.kept.keep();
         let read = |flags: &[&str]| {
             let mut replay = sexton();
             replay.arg("replay").arg(kept).args(flags);
-            let [log, _] = ended(replay.output().expect("it runs"), 0);
+            let [log, _] = ended(replay.output().expect("the command runs"), 0);
             log
         };
         let state = read(&["--state", "--json"]);
-        let state = serde_json::from_str(&state).expect("it is JSON");
+        let state = serde_json::from_str(&state).expect("valid JSON");
         (Past::of(&read(&["--json"]), &state), self.killed)
     }
 }
@@ -255,7 +255,7 @@ fn is_installed() -> bool {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "what other processes do is no event of this one"
+    reason = "acts of other processes are not events in this one"
 )]
 fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
     if !is_installed() {
@@ -266,7 +266,7 @@ fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
     let mut shop = Shop::open();
     let customer = Customer::begin(shop.port, &shop.host);
     for part in PARTS {
-        until("it lives, and is killed", || {
+        until("it is running, and is killed", || {
             let is_killed = shop.kill(part);
             if shop.daemon.is_none() {
                 shop.serve();
@@ -278,9 +278,9 @@ fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
     while begun.elapsed() < span {
         rest(Duration::from_millis(chance.below(300)));
         for _ in 0..2 {
-            let nth = usize::try_from(chance.below(PARTS.len() as u64)).expect("few");
+            let nth = usize::try_from(chance.below(PARTS.len() as u64)).expect("a small number");
             let part = PARTS.get(nth).expect("one of them");
-            // Of a coordinator that is down nothing more can be killed than what it left.
+            // While a coordinator is down, only what it left can be killed.
             if part.0 != "coordinator" || shop.daemon.is_some() {
                 shop.kill(*part);
             }

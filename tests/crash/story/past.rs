@@ -1,10 +1,10 @@
-//! What `sexton replay` says of the shop: each order's mail, export and lock, each pass, and how every process ended.
+//! The content of `sexton replay` about the shop: each order's mail, export and lock, each pass, and how every process ended.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// An order that was answered.
+/// A successful order.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) name: String,
@@ -17,25 +17,25 @@ pub(super) struct Order {
 /// What was read.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    /// Jobs that were added, with what they say, and are not done.
+    /// Jobs that were added and are not done, with their bodies.
     jobs: BTreeMap<u64, String>,
-    /// Jobs that were done, with what they said.
+    /// Jobs that were done, with their bodies.
     mails: BTreeMap<u64, String>,
     /// Tasks that are not over, by slot: number and name.
     tasks: BTreeMap<u64, (u64, String)>,
-    /// Tasks that are over, with their names and what they came to.
+    /// Tasks that are over, with their names and results.
     exports: BTreeMap<u64, (String, String)>,
     /// Locks that are held or waited for, by slot: key, and owner.
     locks: BTreeMap<u64, (String, String)>,
-    /// Who had the lock of the stock.
+    /// The owners of the lock of the stock.
     had_stock: BTreeSet<String>,
     /// Passes that have begun, and those that have ended.
     passes: (u64, u64),
-    /// Processes that were to be launched, and have no record yet.
+    /// Processes whose launch was requested, and that have no record yet.
     unseen: BTreeSet<String>,
-    /// How many those were.
+    /// The number of those.
     launched: usize,
-    /// How many processes ended how.
+    /// How many processes ended in which way.
     ends: BTreeMap<String, u64>,
     wrong: Vec<String>,
 }
@@ -72,11 +72,11 @@ impl fmt::Display for Past {
 }
 
 impl Past {
-    /// Reads the lines of `sexton replay --json`, and the state that they come to.
+    /// Reads the lines of `sexton replay --json`, and computes the state after them.
     pub(super) fn of(log: &str, state: &Value) -> Self {
         let mut past = Self::default();
         for line in log.lines() {
-            let record: Value = serde_json::from_str(line).expect("it is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             match word(&record, "/actor").as_str() {
                 "queue" => past.take_queue(&record, line),
                 "dispatch" => past.take_dispatch(&record, line),
@@ -169,7 +169,7 @@ impl Past {
         }
     }
 
-    /// Launches stand in outcomes of several kinds, each with the number of its record.
+    /// Launches are in outcomes of several kinds, each with the number of its record.
     fn take_process(&mut self, record: &Value) {
         fn launches(within: &Value, found: &mut BTreeSet<String>) {
             match within {
@@ -189,14 +189,14 @@ impl Past {
         }
     }
 
-    /// Each record has an end, and says how it was.
+    /// Each record has an end.
     fn take_state(&mut self, state: &Value) {
         let records = state.pointer("/actors/process/state");
         let records = records.and_then(Value::as_object).expect("there are some");
         self.launched = self.unseen.len();
         for (id, record) in records {
             self.unseen.remove(id);
-            // One that could not be started says why, and has no end of its own.
+            // A process that could not be started has the reason, and no end of its own.
             let mut ends = ["/end", "/failure"].iter();
             let end = ends.find_map(|it| record.pointer(it).filter(|end| !end.is_null()));
             match (word(record, "/phase").as_str(), end) {
@@ -215,7 +215,7 @@ impl Past {
         }
     }
 
-    /// What is not as the orders have it, or has no end.
+    /// Whatever contradicts the orders, or has no end.
     pub(super) fn wrong(&self, orders: &[Order]) -> Vec<String> {
         let mut wrong = self.wrong.clone();
         for order in orders {
@@ -232,7 +232,7 @@ impl Past {
                 wrong.push(format!("{order:?} was taken without the stock"));
             }
         }
-        // Each is done once, under whatever name it came.
+        // Each is done once, under any name.
         let bodies: BTreeSet<&String> = self.mails.values().collect();
         if bodies.len() != self.mails.len() {
             wrong.push("an order has two mails".to_owned());

@@ -1,8 +1,8 @@
-//! Tasks of which nobody saw how their attempts ended: the machine was started again, or the keeper was killed with the command.
+//! Tasks whose attempts ended unobserved: the machine was rebooted, or the keeper was killed with the command.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{Daemon, text};
@@ -14,7 +14,7 @@ use sexton::kernel::pidfd::Pidfd;
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// How a task is added, and how it ends whose first attempt is lost.
+/// How a task is added, and how it ends if its first attempt is lost.
 struct Case {
     aborts: bool,
     saves: bool,
@@ -67,7 +67,7 @@ fn show(host: &Host, id: u64) -> Value {
     host.get(&format!("/v1/tasks/task?id={id}"))
 }
 
-/// Adds the tasks; their first attempts run for ever, and all later ones complete.
+/// Adds the tasks; their first attempts run forever, and all later ones complete.
 fn begin(host: &Host) -> Vec<Task> {
     let local = json!({"server": "local", "threads": CASES.len()});
     host.well("/v1/servers/set", &local);
@@ -104,8 +104,8 @@ fn begin(host: &Host) -> Vec<Task> {
     begun.collect()
 }
 
-/// Each has ended as its policy says, the other task of its work id has run, and nothing is left over. That a command was killed
-/// may be `seen` without a keeper, if the coordinator inherits it.
+/// Each has ended as its policy requires, the other task of its work id has run, and nothing is left over. The kill of a command
+/// may be `seen` without a keeper, if the coordinator inherits the command.
 fn assert_ended(host: &Host, tasks: &[Task], seen: bool) {
     for task in tasks {
         let over = |id| {
@@ -125,7 +125,7 @@ fn assert_ended(host: &Host, tasks: &[Task], seen: bool) {
     }
     let servers = host.get("/v1/servers");
     assert_eq!(servers["servers"][0]["used"], 0, "{servers}");
-    until("all locks are given back", || {
+    until("all locks are released", || {
         let locks = host.get("/v1/locks");
         locks["locks"].as_array()?.is_empty().then_some(())
     });
@@ -146,25 +146,28 @@ fn tasks_of_another_boot_go_on_or_fail_and_what_has_their_pids_is_not_touched() 
     let daemon = Daemon::start(host.rebooted());
     assert_ended(&host, &tasks, false);
     for task in &tasks {
-        // To the new boot these are strangers.
+        // In the new boot these are unrelated processes.
         assert!(
-            !task.command.has_ended().expect("it polls"),
+            !task
+                .command
+                .has_ended()
+                .expect("the descriptor can be polled"),
             "it was touched"
         );
     }
     daemon.kill();
 }
 
-/// Row 14, and the command with it: the keeper is stopped first, so that it cannot note how the command ends.
+/// Row 14, and the command as well: the keeper is stopped first, so that it cannot record how the command ends.
 #[test]
 fn a_keeper_and_a_command_that_are_killed_together_leave_nothing_behind() {
     let host = Host::new();
     let daemon = host.start();
     let tasks = begin(&host);
-    let keeper = host.keeper().expect("one runs");
-    keeper.signal(19).expect("it is ours");
+    let keeper = host.keeper().expect("a keeper is running");
+    keeper.signal(19).expect("a permitted signal");
     for task in &tasks {
-        task.command.signal(9).expect("it is ours");
+        task.command.signal(9).expect("a permitted signal");
     }
     host.kill_keeper();
     assert_ended(&host, &tasks, true);

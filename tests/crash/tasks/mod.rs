@@ -1,13 +1,13 @@
 //! Tasks under kill -9 of commands, coordinators and keepers, at random, while tasks of several groups and work ids run in bursts,
-//! save, wait, are paused and fail. Each task that was acknowledged comes to an end that its terms allow, none runs twice at a time,
-//! no group and no work id has more under way than may be, nothing is left over, and an audit finds nothing at any time.
+//! save, wait, are paused and fail. Each acknowledged task has an end that its settings allow, none runs twice at the same time,
+//! no group and no work id has more in progress than allowed, nothing is left over, and an audit never finds a disagreement.
 //! `cargo test` has ten seconds of it; `SEXTON_CRASH_SECONDS=300` has five minutes, and 10,000 tasks.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `lost.rs` | attempts of which nobody saw how they ended |
-//! | `notes.rs` | what commands do, and what they note |
-//! | `past.rs` | what the journal says of tasks |
+//! | `lost.rs` | attempts that ended unobserved |
+//! | `notes.rs` | the commands, and what they write down |
+//! | `past.rs` | the journal's content about tasks |
 
 mod lost;
 mod notes;
@@ -34,14 +34,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the campaign of `cargo test` goes on, in seconds, and how many tasks it has for each.
+/// How long the campaign of `cargo test` lasts, in seconds, and how many tasks it has per second.
 const SECONDS: u64 = 10;
 const TASKS_PER_SECOND: u64 = 34;
 
 /// How many tasks may wait before no more are added.
 const WAITING_MAX: usize = 60;
 
-/// How many run at a time, and how many of a group are under way.
+/// How many run at a time, and how many of a group are in progress.
 const THREADS: u32 = 8;
 const GROUP_MAX: usize = 3;
 
@@ -49,10 +49,10 @@ const GROUP_MAX: usize = 3;
 const GROUPS: u64 = 5;
 const WORKS: u64 = 7;
 
-/// How soon what could not be asked is asked again.
+/// How soon a failed request is repeated.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Who was killed, how often, and how often it was looked whether all agrees.
+/// How many of each were killed, and how often an audit was made.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     commands: u64,
@@ -77,20 +77,20 @@ impl fmt::Display for Killed {
 }
 
 impl Killed {
-    /// Whether there was something of everything.
+    /// Whether every case occurred.
     const fn all(self) -> bool {
         self.commands > 0 && self.coordinators > 0 && self.keepers > 0 && self.audits > 0
     }
 }
 
-/// Tasks whose addition was acknowledged, and what each is to do.
+/// Tasks whose addition was acknowledged, with their kinds.
 type Acked = Arc<Mutex<BTreeMap<u64, Kind>>>;
 
 fn locked(acked: &Acked) -> MutexGuard<'_, BTreeMap<u64, Kind>> {
     acked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds tasks beside the campaign, each under a key until it is acknowledged, whoever is killed meanwhile.
+/// Adds tasks beside the campaign, each under a key until it is acknowledged, whatever is killed meanwhile.
 struct Adder {
     acked: Acked,
     thread: JoinHandle<()>,
@@ -119,13 +119,13 @@ impl Adder {
         let thread = std::thread::Builder::new().name("adding".to_owned());
         Self {
             acked,
-            thread: thread.spawn(adding).expect("a thread starts"),
+            thread: thread.spawn(adding).expect("a new thread"),
         }
     }
 
-    /// Every task that was acknowledged, when all were added.
+    /// Every acknowledged task, once all were added.
     fn end(self) -> BTreeMap<u64, Kind> {
-        self.thread.join().expect("adding does not panic");
+        self.thread.join().expect("no panic");
         locked(&self.acked).clone()
     }
 }
@@ -164,7 +164,7 @@ fn add(socket: &Path, (nth, kind): (u64, Kind), notes: &Path) -> u64 {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what other processes do is no event of this one"
+    reason = "acts of other processes are not events in this one"
 )]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);
@@ -184,7 +184,7 @@ impl Campaign {
     fn new(seed: u64) -> Self {
         let host = Host::new();
         let notes = host.file("notes");
-        std::fs::create_dir(&notes).expect("there is room");
+        std::fs::create_dir(&notes).expect("the disk has space");
         let mut campaign = Self {
             kept: Kept::beside(&host.data()),
             noted: NotesReader::of(&notes),
@@ -206,12 +206,12 @@ impl Campaign {
         self.daemon = Some(Daemon::serve(&words));
     }
 
-    /// kill -9 of one of them, or a look whether all agrees.
+    /// Kills one of them with SIGKILL, or requests an audit.
     fn go_on(&mut self) {
         self.kept.keep();
         match self.chance.below(16) {
             0 | 1 => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server").kill();
                 self.killed.coordinators += 1;
                 self.kept.keep();
                 self.serve();
@@ -224,7 +224,7 @@ impl Campaign {
             4 | 5 => {
                 let group = format!("group-{}", self.chance.below(GROUPS));
                 let words = ["soft", "hard", "off", "off"];
-                let nth = usize::try_from(self.chance.below(4)).expect("few");
+                let nth = usize::try_from(self.chance.below(4)).expect("a small number");
                 let pause = words.get(nth).expect("one of them");
                 let asked = json!({"group": group, "pause": pause});
                 self.host.well("/v1/tasks/pause", &asked);
@@ -255,7 +255,7 @@ impl Campaign {
         self.killed.audits += 1;
     }
 
-    /// How many tasks have this status; more than one page of them count as that.
+    /// How many tasks have this status; more than a page of them count as a page.
     fn count(&self, status: &str) -> usize {
         let listed = self
             .host
@@ -265,7 +265,7 @@ impl Campaign {
         tasks.map_or(0, Vec::len) + usize::from(!is_all)
     }
 
-    /// Until every task is over: nobody is killed any more, so something has to come to its end again and again.
+    /// Waits until every task is over: nothing is killed any more, so tasks must end at a steady rate.
     fn drain(&mut self, tasks: usize) {
         for group in 0..GROUPS {
             let resumed = json!({"group": format!("group-{group}"), "pause": "off"});
@@ -278,7 +278,7 @@ impl Campaign {
                     .iter()
                     .map(|status| self.count(status))
                     .sum();
-                // A page says only that there are more: then what is noted has to grow.
+                // A page shows only that there are more: then the notes must grow.
                 self.noted.read_on();
                 let now = if left == 0 { tasks } else { self.noted.ended() };
                 (now > over || left == 0).then_some(now.max(over))
@@ -286,7 +286,7 @@ impl Campaign {
         }
     }
 
-    /// Every task that is over, by its number.
+    /// All tasks that are over, by number.
     fn over(&self) -> BTreeMap<u64, Value> {
         let (mut all, mut after) = (BTreeMap::new(), String::new());
         loop {
@@ -295,7 +295,7 @@ impl Campaign {
             let tasks = listed.pointer("/tasks").and_then(Value::as_array);
             for task in tasks.into_iter().flatten() {
                 let id = task.pointer("/id").and_then(Value::as_u64);
-                all.insert(id.expect("a number"), task.clone());
+                all.insert(id.expect("the task has a number"), task.clone());
             }
             match listed.pointer("/next").and_then(Value::as_u64) {
                 Some(next) => after = format!("&after={next}"),
@@ -304,7 +304,7 @@ impl Campaign {
         }
     }
 
-    /// Nothing of it lives any more: by the records, and by what the kernel has.
+    /// Nothing is alive any more, according to the records and to the kernel.
     fn assert_nothing_is_left(&self) {
         until("nothing is left over", || {
             let records = self.host.records();
@@ -315,7 +315,7 @@ impl Campaign {
             let is_over = !records.iter().any(|record| lives(&record));
             (is_over && self.host.children().is_empty()).then_some(())
         });
-        // The record of a process is over a moment before its task knows.
+        // The record of a process ends a moment before its task is notified.
         until("every thread is free, and every lock", || {
             let servers = self.host.get("/v1/servers");
             let used = servers.pointer("/servers/0/used").and_then(Value::as_u64);
@@ -327,10 +327,10 @@ impl Campaign {
 
     /// Ends the coordinator, and reads the journal from its beginning.
     fn past(&mut self) -> Past {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
         replay.args(["replay", "--json"]).arg(self.kept.keep());
-        let [log, _] = ended(replay.output().expect("it runs"), 0);
+        let [log, _] = ended(replay.output().expect("the command runs"), 0);
         Past::of(&log, GROUP_MAX)
     }
 }
@@ -340,7 +340,7 @@ fn is_installed() -> bool {
     let is_installed = version.is_ok_and(|it| it.status.success());
     if !is_installed {
         left_out(
-            "tasks under kill -9: flock(1), by which two of one task are found, is not installed",
+            "tasks under kill -9: flock(1), which detects two bursts of one task, is not installed",
         );
     }
     is_installed
@@ -349,7 +349,7 @@ fn is_installed() -> bool {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "what other processes do is no event of this one"
+    reason = "acts of other processes are not events in this one"
 )]
 fn each_task_comes_to_an_end_and_none_runs_twice_at_a_time_whatever_is_killed() {
     if !is_installed() {
@@ -375,7 +375,7 @@ fn each_task_comes_to_an_end_and_none_runs_twice_at_a_time_whatever_is_killed() 
     let noted = &campaign.noted;
     let (wrong, ends) = noted.judge(&acked, &over);
     println!(
-        "seed {seed}, {:?}: {} tasks, {} bursts, {ends:?}; at most {} under way; {}",
+        "seed {seed}, {:?}: {} tasks, {} bursts, {ends:?}; at most {} in progress; {}",
         begun.elapsed(),
         acked.len(),
         noted.begun,

@@ -1,4 +1,4 @@
-//! What commands of tasks do in the campaign, and what they note: each line is one write at the end of one file.
+//! The commands of tasks in the campaign, and what they write down: each line is one write at the end of one file.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// A burst: it holds a lock for as long as it, or what it started, lives, and notes that it begins and that it ends, with the task
-/// and its fencing token. The lock is its own proof: two bursts of one task at a time are found, whatever was killed. What it reports
-/// it reports again, as long as it is cut off.
+/// A burst: it holds a lock for as long as it, or anything it started, is alive, and writes down that it begins and that it ends,
+/// with the task and its fencing token. The lock detects two bursts of one task at the same time, whatever was killed. It repeats
+/// its reports until they are acknowledged.
 pub(super) const SCRIPT: &str = r#"
 say() { for try in 1 2 3 4 5 6 7 8; do "$sexton" task "$@" && return; sleep 0.05; done; }
 sexton=$1
@@ -31,16 +31,16 @@ echo "end $SEXTON_TASK_ID $SEXTON_FENCE $$" >> "$0/noted"
 exit 0
 "#;
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One burst. It is failed if it dies, or runs again.
+    /// One burst. If it is killed, the task fails, or it runs again.
     Plain { aborts: bool },
     /// Several bursts, each of which saves.
     Bursts { aborts: bool },
     /// One burst that gives a heartbeat.
     Beats,
-    /// One burst that fails by its own status.
+    /// One burst that fails by its exit status.
     Fails,
 }
 
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is failed if it dies before it saved.
+    /// Whether it fails if it is killed before it saved.
     pub(super) const fn aborts(self) -> bool {
         match self {
             Self::Plain { aborts } | Self::Bursts { aborts } => aborts,
@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-/// What commands have noted, read on as it grows.
+/// The notes of commands, read further as they grow.
 pub(super) struct NotesReader {
     file: PathBuf,
     read: u64,
@@ -83,9 +83,9 @@ pub(super) struct NotesReader {
     tokens: BTreeSet<u64>,
     /// Tasks of which a burst began.
     tasks: BTreeSet<u64>,
-    /// Tokens under which a burst came to its end, by task.
+    /// Tokens whose burst completed, by task.
     ended: BTreeMap<u64, BTreeSet<u64>>,
-    /// Who began last: its PID.
+    /// The PID of the burst that began last.
     pub(super) newest: Option<u32>,
     wrong: Vec<String>,
 }
@@ -104,15 +104,15 @@ impl NotesReader {
         }
     }
 
-    /// Reads what has come since.
+    /// Reads the new lines.
     pub(super) fn read_on(&mut self) {
-        // Before the first command, there is none.
+        // Before the first command, there is no file.
         let Ok(mut file) = File::open(&self.file) else {
             return;
         };
         file.seek(SeekFrom::Start(self.read)).expect("it is a file");
         let mut text = String::new();
-        file.read_to_string(&mut text).expect("it is text");
+        file.read_to_string(&mut text).expect("UTF-8");
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         self.read += whole as u64;
         self.take(text.get(..whole).unwrap_or_default());
@@ -139,17 +139,17 @@ impl NotesReader {
         }
     }
 
-    /// Of how many of these tasks no burst has begun.
+    /// How many of these tasks have not begun a burst.
     pub(super) fn unbegun(&self, tasks: &BTreeMap<u64, Kind>) -> usize {
         tasks.keys().filter(|id| !self.tasks.contains(id)).count()
     }
 
-    /// How many bursts came to their end.
+    /// How many bursts completed.
     pub(super) fn ended(&self) -> usize {
         self.ended.values().map(BTreeSet::len).sum()
     }
 
-    /// Holds the ends of tasks against what was noted and what their terms allow: what is wrong, and how many ended how.
+    /// Compares the ends of tasks with the notes and with what their settings allow: returns the violations, and how many ended how.
     pub(super) fn judge(
         &self,
         acked: &BTreeMap<u64, Kind>,
@@ -179,7 +179,7 @@ impl NotesReader {
             let is_right = match exit.as_str() {
                 "completed" => came_to_its_end && *kind != Kind::Fails,
                 "user-error" => came_to_its_end && *kind == Kind::Fails,
-                // What its command left undone, or did without anybody seeing its end, may not run twice.
+                // A command that is incomplete, or ended unobserved, may not run twice.
                 "system-error" => kind.aborts() && cause == Some("died") && !has_saved,
                 _ => false,
             };
@@ -216,7 +216,7 @@ fn a_task_that_is_lost_runs_twice_or_ends_as_it_may_not_is_found() {
     );
     let died = Some(task("system-error", "died"));
     assert_eq!(wrong("begin 4 7 99\n", Kind::Beats, died.clone()), 0);
-    // May run twice, and was failed; lost; completed without having come to its end.
+    // May run twice, but failed; lost; completed although its burst did not.
     assert_eq!(wrong("begin 4 7 99\n", plain, died), 1);
     assert_eq!(wrong(ran, plain, None), 1);
     assert_eq!(

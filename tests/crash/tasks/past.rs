@@ -1,9 +1,9 @@
-//! What the journal says of tasks: how many of a group, and of a work id, were under way at a time.
+//! The journal's content about tasks: how many of a group, and of a work id, were in progress at the same time.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A task, as far as it matters here.
+/// The parts of a task that matter here.
 #[derive(Clone, Debug, Default)]
 struct TrackedTask {
     group: String,
@@ -12,14 +12,14 @@ struct TrackedTask {
     has_attempt: bool,
 }
 
-/// What was read so far.
+/// The entries read so far.
 #[derive(Default)]
 pub(super) struct Past {
     /// By slot.
     tasks: BTreeMap<u64, TrackedTask>,
-    /// The most tasks that were under way at a time.
+    /// The maximum number of tasks that were in progress at the same time.
     pub(super) most: usize,
-    /// What must not be.
+    /// The violations.
     pub(super) wrong: Vec<String>,
     group_max: usize,
 }
@@ -32,7 +32,7 @@ impl Past {
             ..Self::default()
         };
         for line in log.lines() {
-            let record: Value = serde_json::from_str(line).expect("it is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             if record.pointer("/actor") == Some(&"dispatch".into()) {
                 past.take(&record, line);
             }

@@ -1,12 +1,12 @@
 //! `sexton work` under kill -9 of everything: runners, commands, coordinators and keepers, at random, while twenty commands at a
-//! time work on jobs that are pushed meanwhile. Each acknowledged job came to its end at least once, none was worked on twice at a
-//! time, none is lost, none waits longer than its back-off, and nothing is left over. `cargo test` has ten seconds of it;
+//! time work on jobs that are pushed meanwhile. Each acknowledged job was completed at least once, none was worked on twice at the
+//! same time, none is lost, none waits longer than its back-off, and nothing is left over. `cargo test` has ten seconds of it;
 //! `SEXTON_CRASH_SECONDS=300` has five minutes, and 20,000 jobs.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `notes.rs` | what commands do, and what they note |
-//! | `past.rs` | what the journal says of jobs |
+//! | `notes.rs` | the commands, and what they write down |
+//! | `past.rs` | the journal's content about jobs |
 
 mod notes;
 mod past;
@@ -32,24 +32,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the campaign of `cargo test` goes on, in seconds, and how many jobs it has for each.
+/// How long the campaign of `cargo test` lasts, in seconds, and how many jobs it has per second.
 const SECONDS: u64 = 10;
 const JOBS_PER_SECOND: u64 = 67;
 
-/// Runners, and commands of each. Those of every fourth are kept for one job after another.
+/// The numbers of runners, and of commands of each. Those of every fourth runner are kept for one job after another.
 const RUNNERS: usize = 4;
 const PROCS: &str = "5";
 
-/// Jobs that are pushed at a time.
+/// How many jobs are pushed at a time.
 const PUSHED: usize = 20;
 
 /// How many jobs may wait before no more are pushed.
 const WAITING_MAX: usize = 200;
 
-/// How soon one who pushes tries again.
+/// How soon a failed push is repeated.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Who was killed, how often.
+/// How many of each were killed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     runners: u64,
@@ -74,7 +74,7 @@ impl fmt::Display for Killed {
 }
 
 impl Killed {
-    /// Whether there was something of everything.
+    /// Whether every case occurred.
     const fn all(self) -> bool {
         self.runners > 0 && self.commands > 0 && self.coordinators > 0 && self.keepers > 0
     }
@@ -86,7 +86,7 @@ struct Campaign {
     notes: PathBuf,
     noted: NotesReader,
     daemon: Option<Daemon>,
-    /// With the place of each, which says how its commands are.
+    /// With the index of each, which determines the kind of its commands.
     runners: Vec<(usize, Child)>,
     chance: Chance,
     killed: Killed,
@@ -95,14 +95,14 @@ struct Campaign {
 /// Jobs whose push was acknowledged.
 type Acked = Arc<Mutex<BTreeSet<u64>>>;
 
-/// Pushes jobs beside the campaign, each push under a key until it is acknowledged, whoever is killed meanwhile.
+/// Pushes jobs beside the campaign, each push under a key until it is acknowledged, whatever is killed meanwhile.
 struct Pusher {
     acked: Acked,
     thread: JoinHandle<()>,
 }
 
 impl Pusher {
-    /// Pushes at least so many.
+    /// Pushes at least this many.
     fn begin(host: &Host, notes: &Path, jobs: u64) -> Self {
         let acked = Acked::default();
         let theirs = Arc::clone(&acked);
@@ -119,13 +119,13 @@ impl Pusher {
         let thread = std::thread::Builder::new().name("pushing".to_owned());
         Self {
             acked,
-            thread: thread.spawn(pushing).expect("a thread starts"),
+            thread: thread.spawn(pushing).expect("a new thread"),
         }
     }
 
-    /// Every job that was acknowledged, when all were pushed.
+    /// Every acknowledged job, once all were pushed.
     fn end(self) -> BTreeSet<u64> {
-        self.thread.join().expect("pushing does not panic");
+        self.thread.join().expect("no panic");
         locked(&self.acked).clone()
     }
 }
@@ -162,7 +162,7 @@ fn push(socket: &Path, key: &str) -> Vec<u64> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what other processes do is no event of this one"
+    reason = "acts of other processes are not events in this one"
 )]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);
@@ -172,9 +172,9 @@ impl Campaign {
     fn new(seed: u64) -> Self {
         let host = Host::new();
         let notes = host.file("notes");
-        std::fs::create_dir(&notes).expect("there is room");
+        std::fs::create_dir(&notes).expect("the disk has space");
         let config = "[queues.default]\nmax_tries = 0\nbackoff = { first = \"10ms\", factor = 1, max = \"10ms\" }\n";
-        std::fs::write(host.file("sexton.toml"), config).expect("there is room");
+        std::fs::write(host.file("sexton.toml"), config).expect("the disk has space");
         let mut campaign = Self {
             kept: Kept::beside(&host.data()),
             noted: NotesReader::of(&notes),
@@ -212,15 +212,18 @@ impl Campaign {
         command.args(flags).args(["--", "sh", "-c", script]);
         command.arg(&self.notes);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::null()).spawn().expect("it runs")
+        command
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command starts")
     }
 
-    /// kill -9 of one of them.
+    /// Kills one of them with SIGKILL.
     fn kill(&mut self) {
         self.kept.keep();
         match self.chance.below(10) {
             0 => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server").kill();
                 self.killed.coordinators += 1;
                 self.kept.keep();
                 self.serve();
@@ -230,10 +233,11 @@ impl Campaign {
                 self.killed.keepers += 1;
             }
             2 | 3 => {
-                let nth = usize::try_from(self.chance.below(RUNNERS as u64)).expect("few");
+                let nth =
+                    usize::try_from(self.chance.below(RUNNERS as u64)).expect("a small number");
                 let (place, mut runner) = self.runners.remove(nth);
                 self.runners.push((place, self.runner(place)));
-                // It may have ended by itself, which is found out at the end.
+                // It may have ended by itself, which is checked at the end.
                 drop(runner.kill());
                 drop(runner.wait());
                 self.killed.runners += 1;
@@ -257,24 +261,24 @@ impl Campaign {
         }
     }
 
-    /// Those that ended by themselves are begun again, as a supervisor would.
+    /// Runners that ended by themselves are started again, as a supervisor would.
     fn look_after_runners(&mut self) {
         for nth in 0..RUNNERS {
-            let (place, runner) = self.runners.get_mut(nth).expect("all are there");
+            let (place, runner) = self.runners.get_mut(nth).expect("all of them exist");
             let place = *place;
             if runner.try_wait().is_ok_and(|end| end.is_some()) {
                 let begun = (place, self.runner(place));
-                *self.runners.get_mut(nth).expect("all are there") = begun;
+                *self.runners.get_mut(nth).expect("all of them exist") = begun;
             }
         }
     }
 
-    /// Until every job that was acknowledged has come to its end, and the queue is empty: nobody is killed any more, so
-    /// something has to come to its end again and again.
+    /// Waits until every acknowledged job is completed, and the queue is empty: nothing is killed any more, so jobs must end
+    /// at a steady rate.
     fn drain(&mut self, acked: &BTreeSet<u64>) {
         let mut left = usize::MAX;
         while left > 0 {
-            left = until("fewer jobs have not come to their end", || {
+            left = until("fewer jobs are incomplete", || {
                 self.look_after_runners();
                 self.noted.read_on();
                 let now = self.noted.left(acked);
@@ -300,16 +304,16 @@ impl Campaign {
         });
     }
 
-    /// Ends the runners in good order, after which nothing of them lives: by the records, and by what the kernel has.
+    /// Stops the runners cleanly, after which none of their processes is alive, according to the records and to the kernel.
     fn end(&mut self) {
         for (_, runner) in &self.runners {
             let pid = runner.id();
             if let Ok(Some(pidfd)) = Pidfd::open(pid) {
-                pidfd.signal(15).expect("it is ours");
+                pidfd.signal(15).expect("a permitted signal");
             }
         }
         for (_, runner) in &mut self.runners {
-            runner.wait().expect("it is ours");
+            runner.wait().expect("our child");
         }
         until("nothing is left over", || {
             let records = self.host.records();
@@ -322,12 +326,12 @@ impl Campaign {
         });
     }
 
-    /// Ends the coordinator, and holds what commands noted against the journal.
+    /// Ends the coordinator, and compares the notes of commands with the journal.
     fn judge(&mut self, acked: &BTreeSet<u64>) -> Past {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
         replay.args(["replay", "--json"]).arg(self.kept.keep());
-        let [log, _] = ended(replay.output().expect("it runs"), 0);
+        let [log, _] = ended(replay.output().expect("the command runs"), 0);
         self.noted.read_on();
         let mut past = Past::of(&log);
         past.judge(acked, &self.noted);
@@ -340,7 +344,7 @@ fn is_installed() -> bool {
     let is_installed = version.is_ok_and(|it| it.status.success());
     if !is_installed {
         left_out(
-            "jobs under kill -9: flock(1), by which two of one job are found, is not installed",
+            "jobs under kill -9: flock(1), which detects two commands of one job, is not installed",
         );
     }
     is_installed
@@ -349,7 +353,7 @@ fn is_installed() -> bool {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "what other processes do is no event of this one"
+    reason = "acts of other processes are not events in this one"
 )]
 fn each_job_comes_to_its_end_and_none_twice_at_a_time_whatever_is_killed() {
     if !is_installed() {

@@ -1,12 +1,13 @@
-//! What commands do in the campaign, and what they note: each line is one write at the end of one file.
+//! The commands in the campaign, and what they write down: each line is one write at the end of one file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// A command for each job: it holds a lock for as long as it, or what it started, lives, and notes that it begins and that it ends,
-/// with the job, the try and the token of the claim. The lock is its own proof: two that work on one job at a time are found, whatever was killed.
+/// A command for each job: it holds a lock for as long as it, or anything it started, is alive, and writes down that it begins and
+/// that it ends, with the job, the try and the token of the claim. The lock detects two commands that work on one job at the same
+/// time, whatever was killed.
 pub(super) const SCRIPT: &str = r#"
 exec 9>"$0/lock.$SEXTON_JOB_ID"
 flock -n 9 || echo "beside $SEXTON_JOB_ID $SEXTON_JOB_ATTEMPT" >> "$0/noted"
@@ -32,24 +33,24 @@ echo "{\"id\":$id,\"ok\":true}" >&3
 done
 "#;
 
-/// What commands have noted, read on as it grows.
+/// The notes of commands, read further as they grow.
 pub(super) struct NotesReader {
     file: PathBuf,
     read: u64,
     /// How often a job was begun.
     pub(super) begun: u64,
-    /// Claims under which one was begun.
+    /// Claims under which a job was begun.
     claims: BTreeSet<u64>,
-    /// Jobs that came to their end, and the claims under which they did.
+    /// Completed jobs, with the claims under which they were completed.
     pub(super) ended: BTreeMap<u64, BTreeSet<u64>>,
-    /// Who began last: its PID.
+    /// The PID of the command that began last.
     pub(super) newest: Option<u32>,
-    /// What must not be: a job that was worked on twice at a time, or twice under one claim.
+    /// Violations: a job that was worked on twice at the same time, or twice under one claim.
     pub(super) wrong: Vec<String>,
 }
 
 impl NotesReader {
-    /// Nothing yet, of what is noted in this folder.
+    /// No notes yet, in this directory.
     pub(super) fn of(folder: &Path) -> Self {
         Self {
             file: folder.join("noted"),
@@ -62,15 +63,15 @@ impl NotesReader {
         }
     }
 
-    /// Reads what has come since.
+    /// Reads the new lines.
     pub(super) fn read_on(&mut self) {
-        // Before the first command, there is none.
+        // Before the first command, there is no file.
         let Ok(mut file) = File::open(&self.file) else {
             return;
         };
         file.seek(SeekFrom::Start(self.read)).expect("it is a file");
         let mut text = String::new();
-        file.read_to_string(&mut text).expect("it is text");
+        file.read_to_string(&mut text).expect("UTF-8");
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         self.read += whole as u64;
         self.take(text.get(..whole).unwrap_or_default());
@@ -96,7 +97,7 @@ impl NotesReader {
         }
     }
 
-    /// How many of these jobs have not come to their end.
+    /// How many of these jobs are not completed.
     pub(super) fn left(&self, jobs: &BTreeSet<u64>) -> usize {
         let is_left = |job: &&u64| !self.ended.contains_key(job);
         jobs.iter().filter(is_left).count()

@@ -1,28 +1,28 @@
-//! What the journal says of jobs, held against what their commands noted: each that was added ended once, and by a claim under which
-//! its command came to its end; and none waited longer than its back-off.
+//! The journal's content about jobs, compared with the notes of their commands: each added job ended once, by a claim under which
+//! its command completed; and none waited longer than its back-off.
 
 use crate::work::notes::NotesReader;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A job that is to be tried again.
+/// A job that will be tried again.
 struct Waiting {
     since: u64,
     until: u64,
 }
 
-/// What was read so far.
+/// The entries read so far.
 #[derive(Default)]
 pub(super) struct Past {
     /// Jobs that were added, and not yet done.
     open: BTreeSet<u64>,
-    /// Jobs that were done, and under which claim.
+    /// Jobs that were done, with their claims.
     pub(super) done: BTreeMap<u64, u64>,
     /// By slot.
     waiting: BTreeMap<u64, Waiting>,
-    /// How often one waited to be tried again.
+    /// How often a job waited for a retry.
     pub(super) retried: u64,
-    /// What must not be.
+    /// The violations.
     pub(super) wrong: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Past {
     pub(super) fn of(log: &str) -> Self {
         let mut past = Self::default();
         for line in log.lines() {
-            let record: Value = serde_json::from_str(line).expect("it is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             if record.pointer("/mark/start").is_some() {
                 past.start(number(&record, "/at").unwrap_or(0));
             } else if record.pointer("/actor") == Some(&"queue".into()) {
@@ -61,7 +61,7 @@ impl Past {
             is_due = true;
             self.waiting.remove(&slot);
         }
-        // What is due comes before all else.
+        // Whatever is due comes first.
         let is_late = |waiting: &Waiting| waiting.until < at;
         if !is_due && self.waiting.values().any(is_late) {
             self.wrong.push(format!("a job is late before {line}"));
@@ -95,7 +95,7 @@ impl Past {
         }
     }
 
-    /// Compares with what commands noted: of jobs that were acknowledged none is lost, and each that is done came to its end.
+    /// Compares with the notes of commands: no acknowledged job is lost, and each completed job has a completed command.
     pub(super) fn judge(&mut self, acked: &BTreeSet<u64>, noted: &NotesReader) {
         let lost = acked.iter().filter(|id| !self.done.contains_key(id));
         self.wrong
@@ -133,13 +133,13 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     };
     let none = Vec::<String>::new();
     assert_eq!(wrong(&[ADDED, FAILED, READY, DONE], "end 7 2 3 9\n"), none);
-    // Lost; left and so lost, too; ended under another claim; done twice; not ready when it was due.
+    // Lost; left and so lost, too; completed under another claim; done twice; not ready when it was due.
     assert_eq!(wrong(&[], "end 7 2 3 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED], "end 7 2 3 9\n").len(), 2);
     assert_eq!(wrong(&[ADDED, DONE], "end 7 2 4 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED, DONE, DONE], "end 7 2 3 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED, FAILED, DONE], "end 7 2 3 9\n").len(), 1);
-    // After a start it has its whole time again, and no more.
+    // After a start it has its whole time again, but no more.
     let late = READY.replace("16", "111");
     let before = DONE.replace("17", "110");
     assert_eq!(
@@ -151,7 +151,7 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
         wrong(&[ADDED, FAILED, START, &after], "end 7 2 3 9\n").len(),
         1
     );
-    // One claim begins once, and what stands there otherwise is found as well.
+    // One claim begins once, and other lines are detected as well.
     assert_eq!(noted("begin 7 1 3 9\nbegin 7 1 4 9\n").wrong, none);
     assert_eq!(
         noted("begin 7 1 3 9\nbegin 7 1 3 9\nbeside 7 1\n")

@@ -1,4 +1,4 @@
-//! Who is let in and how a connection ends: refusals, unknown commands, halves of commands, silence, statistics.
+//! How connections are accepted and end: refusals, unknown commands, halves of commands, silence, statistics.
 
 use crate::lockserver::{self, Client, STATS};
 use crate::node;
@@ -17,21 +17,21 @@ fn open(door: LockserverConfig) -> (Node, SocketAddr) {
 }
 
 fn stats(node: &Node) -> Stats {
-    let door = node.lockserver().expect("the door is open");
+    let door = node.lockserver().expect("the listener is open");
     door.stats(0, 0)
 }
 
-/// The one byte of a refusal, and the end.
+/// The single byte of a refusal, and the end.
 fn refused(address: SocketAddr) {
-    let mut client = Client::dial(address).expect("the port is open");
-    assert_eq!(client.receive_all().expect("an end in order"), [0]);
+    let mut client = Client::dial(address).expect("it listens");
+    assert_eq!(client.receive_all().expect("a clean end"), [0]);
 }
 
 #[test]
 fn a_host_that_is_not_listed_is_refused_and_counted() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "10.0.0.0/8 # not this machine\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8 # not this machine\n").expect("a writable file");
     let (node, address) = open(LockserverConfig {
         hosts: Some(hosts.clone()),
         connections_max: 1,
@@ -43,30 +43,30 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     assert_eq!((counted.rejected_hosts, counted.rejected_busy), (2, 0));
     assert_eq!((counted.accepted, counted.active), (0, 0));
 
-    std::fs::write(&hosts, "127.0.0.0/8\n").expect("a file is written");
-    let door = node.lockserver().expect("the door is open");
+    std::fs::write(&hosts, "127.0.0.0/8\n").expect("a writable file");
+    let door = node.lockserver().expect("the listener is open");
     assert_eq!(
         door.reload_hosts().expect("the list reads"),
         Some(true),
         "it changed"
     );
-    Client::connect(address).expect("now it is listed");
+    Client::connect(address).expect("it is listed now");
 }
 
 #[test]
 fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "# nobody\n").expect("a file is written");
+    std::fs::write(&hosts, "# nobody\n").expect("a writable file");
     let (_node, address) = open(LockserverConfig {
         hosts: Some(hosts),
         ..node::door()
     });
     for _ in 0..50 {
-        let mut client = Client::dial(address).expect("the port is open");
-        // The server may have ended it by now.
+        let mut client = Client::dial(address).expect("it listens");
+        // The server may have closed it by now.
         drop(client.send(&lockserver::request("k", "i", "o", (60, 60, 0))));
-        assert_eq!(client.receive_all().expect("an end in order"), [0]);
+        assert_eq!(client.receive_all().expect("a clean end"), [0]);
     }
 }
 
@@ -76,8 +76,8 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
         connections_max: 2,
         ..node::door()
     });
-    let first = Client::connect(address).expect("let in");
-    let mut second = Client::connect(address).expect("let in");
+    let first = Client::connect(address).expect("connected");
+    let mut second = Client::connect(address).expect("connected");
     refused(address);
     refused(address);
     refused(address);
@@ -86,10 +86,10 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
     assert_eq!((counted.accepted, counted.active), (2, 2));
     assert_eq!(second.owner("k", "i").expect("an answer"), b"");
     drop(first);
-    until("a place is free again", || {
+    until("a connection is free again", || {
         (stats(&node).active == 1).then_some(())
     });
-    let mut third = Client::connect(address).expect("there is a place again");
+    let mut third = Client::connect(address).expect("a connection is free again");
     assert_eq!(third.owner("k", "i").expect("an answer"), b"");
 }
 
@@ -97,10 +97,10 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
 fn an_unknown_command_ends_the_connection_without_a_byte() {
     let (_node, address) = open(node::door());
     for code in (0..=255).filter(|code| !(1..=8).contains(code)) {
-        let mut client = Client::connect(address).expect("let in");
-        client.send(&[code]).expect("it takes the byte");
+        let mut client = Client::connect(address).expect("connected");
+        client.send(&[code]).expect("connected");
         assert_eq!(
-            client.receive_all().expect("an end in order"),
+            client.receive_all().expect("a clean end"),
             [0_u8; 0],
             "{code:02x}"
         );
@@ -111,19 +111,19 @@ fn an_unknown_command_ends_the_connection_without_a_byte() {
 fn what_came_before_an_unknown_command_is_answered() {
     let (_node, address) = open(node::door());
     for (code, index) in [(9, "nine"), (0, "zero")] {
-        let mut client = Client::connect(address).expect("let in");
+        let mut client = Client::connect(address).expect("connected");
         let mut bytes = lockserver::request("k", index, "alice", (60, 60, 0));
         bytes.extend(lockserver::find_owner("k", index));
         bytes.push(code);
         bytes.extend(lockserver::release("k", index, "alice"));
-        client.send(&bytes).expect("it takes them");
-        let found = client.receive_all().expect("an end in order");
+        client.send(&bytes).expect("connected");
+        let found = client.receive_all().expect("a clean end");
         assert_eq!(found, *b"\x00\x01\x05alice");
-        let mut another = Client::connect(address).expect("let in");
+        let mut another = Client::connect(address).expect("connected");
         let owner = another.owner("k", index).expect("an answer");
         assert_eq!(
             owner, b"alice",
-            "nothing behind the unknown command was done"
+            "nothing after the unknown command was done"
         );
     }
 }
@@ -133,16 +133,16 @@ fn half_a_command_changes_nothing() {
     let (_node, address) = open(node::door());
     let whole = lockserver::request("k", "i", "alice", (60, 60, 0));
     for len in 1..whole.len() {
-        let mut client = Client::connect(address).expect("let in");
-        client.send(&whole[..len]).expect("it takes them");
-        client.end().expect("the connection is open");
+        let mut client = Client::connect(address).expect("connected");
+        client.send(&whole[..len]).expect("connected");
+        client.end().expect("connected");
         assert_eq!(
-            client.receive_all().expect("an end in order"),
+            client.receive_all().expect("a clean end"),
             [0_u8; 0],
             "{len} bytes"
         );
     }
-    let mut client = Client::connect(address).expect("let in");
+    let mut client = Client::connect(address).expect("connected");
     assert_eq!(client.owner("k", "i").expect("an answer"), b"");
 }
 
@@ -152,16 +152,16 @@ fn silence_ends_a_connection_where_it_is_bounded() {
         idle: Some(Duration::from_millis(100)),
         ..node::door()
     });
-    let mut client = Client::connect(address).expect("let in");
-    assert_eq!(client.receive_all().expect("an end in order"), [0_u8; 0]);
+    let mut client = Client::connect(address).expect("connected");
+    assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);
     drop(client);
-    until("its place is free", || {
+    until("its connection is free", || {
         (stats(&node).active == 0).then_some(())
     });
-    // Half a command is no sign of life for long.
-    let mut client = Client::connect(address).expect("let in");
-    client.send(&[2, 4, b'a']).expect("it takes them");
-    assert_eq!(client.receive_all().expect("an end in order"), [0_u8; 0]);
+    // Half a command keeps a connection open only for a while.
+    let mut client = Client::connect(address).expect("connected");
+    client.send(&[2, 4, b'a']).expect("connected");
+    assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn statistics_count_themselves_and_come_in_either_width() {
             long,
             ..node::door()
         });
-        let mut client = Client::connect(address).expect("let in");
+        let mut client = Client::connect(address).expect("connected");
         let mut asked = Vec::new();
         for owner in ["a", "b", "c"] {
             asked.extend(lockserver::request("k", "i", owner, (60, 60, 0)));
@@ -197,10 +197,10 @@ fn statistics_count_themselves_and_come_in_either_width() {
             .concat(),
         );
         asked.extend(STATS);
-        client.send(&asked).expect("it takes them");
+        client.send(&asked).expect("connected");
         // Four places, an owner, two places, a renewal, two counts, three empty lists.
         client.receive(8 + 2 + 4 + 1 + 4 + 6).expect("the answers");
-        let mut another = Client::connect(address).expect("let in");
+        let mut another = Client::connect(address).expect("connected");
         let size = 36 + 5 * width + 2;
         client.receive(size).expect("the first statistics");
         let found = another.ask(STATS, size).expect("the second statistics");
@@ -216,7 +216,7 @@ fn statistics_count_themselves_and_come_in_either_width() {
         assert_eq!(ints, [4, 1, 2, 1, 1, 1, 3, 2], "commands, done or not");
         assert_eq!(longs, [2, 0, 0, 1, 1], "connections, owners, contenders");
         assert_eq!(number(active), 2);
-        another.end().expect("the connection is open");
-        assert_eq!(another.receive_all().expect("an end in order"), [0_u8; 0]);
+        another.end().expect("connected");
+        assert_eq!(another.receive_all().expect("a clean end"), [0_u8; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! LockServer over a real socket: every byte vector, however the bytes are cut up, with files and without.
+//! LockServer over a real socket: every byte vector, however the bytes are split, with files and without.
 
 mod door;
 mod time;
@@ -40,7 +40,7 @@ impl Server {
     }
 
     fn connect(&self) -> Client {
-        Client::connect(self.address).expect("loopback is let in")
+        Client::connect(self.address).expect("loopback is accepted")
     }
 }
 
@@ -57,18 +57,16 @@ fn one_by_one(client: &mut Client, vectors: &[Vector]) {
         answer,
     } in vectors
     {
-        let found = client
-            .ask(command, answer.len())
-            .expect("the server answers");
+        let found = client.ask(command, answer.len()).expect("an answer");
         assert_eq!(&found, answer, "{name}");
     }
 }
 
-/// Nothing comes but what was asked for.
+/// Nothing is received except the expected answer.
 fn ends_silently(mut client: Client) {
-    client.end().expect("the connection is open");
-    let rest = client.receive_all().expect("the server ends it in order");
-    assert!(rest.is_empty(), "bytes that nobody asked for: {rest:02x?}");
+    client.end().expect("connected");
+    let rest = client.receive_all().expect("a clean end");
+    assert!(rest.is_empty(), "unexpected bytes: {rest:02x?}");
 }
 
 #[test]
@@ -99,12 +97,12 @@ fn a_newcomer_is_turned_away_while_draining_and_the_rest_goes_on() {
             assert_eq!(
                 client.number(&held).expect("an answer"),
                 1,
-                "asking again renews"
+                "a repeated request renews"
             );
             assert!(client.renew("other", "1", "alice").expect("an answer"));
             let release = lockserver::release("other", "1", "alice");
             assert_eq!(client.number(&release).expect("an answer"), 1);
-            drain.join().expect("draining does not panic")
+            drain.join().expect("no panic")
         });
         drained.expect("the node runs");
     }
@@ -116,13 +114,9 @@ fn all_in_one_write_gives_the_same_bytes() {
         let vectors = section(part);
         for server in servers() {
             let mut client = server.connect();
-            client.send(&commands(&vectors)).expect("it takes them");
+            client.send(&commands(&vectors)).expect("connected");
             let found = client.receive(answers(&vectors).len());
-            assert_eq!(
-                found.expect("the server answers"),
-                answers(&vectors),
-                "{part}"
-            );
+            assert_eq!(found.expect("an answer"), answers(&vectors), "{part}");
             ends_silently(client);
         }
     }
@@ -135,16 +129,11 @@ fn one_byte_at_a_time_gives_the_same_bytes() {
             let mut client = server.connect();
             for vector in section(part) {
                 for byte in &vector.command {
-                    client.send(&[*byte]).expect("it takes the byte");
+                    client.send(&[*byte]).expect("connected");
                     until_taken(&client);
                 }
                 let found = client.receive(vector.answer.len());
-                assert_eq!(
-                    found.expect("the server answers"),
-                    vector.answer,
-                    "{}",
-                    vector.name
-                );
+                assert_eq!(found.expect("an answer"), vector.answer, "{}", vector.name);
             }
             ends_silently(client);
         }
@@ -159,9 +148,9 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
         for cut in 0..=bytes.len() {
             let (early, late) = bytes.split_at(cut);
             let mut client = server.connect();
-            client.send(early).expect("it takes the first part");
+            client.send(early).expect("connected");
             until_taken(&client);
-            // Whatever is whole is answered before the rest comes.
+            // Complete commands are answered before the rest arrives.
             let mut end = 0;
             let whole = vectors.iter().take_while(|vector| {
                 end += vector.command.len();
@@ -170,8 +159,8 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
             let due: Vec<u8> = whole.flat_map(|vector| vector.answer.clone()).collect();
             let mut found = client
                 .receive(due.len())
-                .expect("what is whole is answered");
-            client.send(late).expect("it takes the second part");
+                .expect("complete requests are answered");
+            client.send(late).expect("connected");
             let rest = answers(&vectors).len() - due.len();
             found.extend(client.receive(rest).expect("the rest is answered"));
             assert_eq!(found, answers(&vectors), "cut at byte {cut}");
@@ -185,9 +174,9 @@ fn a_client_that_has_said_all_still_gets_its_answers() {
     for server in servers() {
         let vectors = section("ordinary");
         let mut client = server.connect();
-        client.send(&commands(&vectors)).expect("it takes them");
-        client.end().expect("the connection is open");
-        let found = client.receive_all().expect("the server ends it in order");
+        client.send(&commands(&vectors)).expect("connected");
+        client.end().expect("connected");
+        let found = client.receive_all().expect("a clean end");
         assert_eq!(found, answers(&vectors));
     }
 }
@@ -200,7 +189,7 @@ fn until_taken(client: &Client) {
     let wanted = [format!(":{theirs:04X}"), format!(":{ours:04X}")];
     until("the server reads", || {
         let table = File::open("/proc/net/tcp").expect("the kernel shows its sockets");
-        // No further than needed: the kernel writes each line when it is read, and there may be thousands.
+        // Only as far as needed: the kernel writes each line when it is read, and there may be thousands.
         let mut lines = BufReader::new(table).lines().map_while(Result::ok);
         lines.find_map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();

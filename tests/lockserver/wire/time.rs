@@ -1,5 +1,5 @@
-//! Vectors with time in them, in real time over TCP. The test waits for what must happen and never says how soon;
-//! how long it took by the node's own time is read from the journal afterwards, where it is exact.
+//! Vectors that depend on time, in real time over TCP. The test waits for events and never asserts how soon they happen; the
+//! elapsed node time is read from the journal afterwards, where it is exact.
 
 use crate::lockserver::{self, Client};
 use crate::node;
@@ -13,11 +13,11 @@ use sexton::persist::journal::Reader;
 use sexton::spine::recovery::Replica;
 use std::path::Path;
 
-/// Where a lock of one key stands: its owner, and the place of bob.
+/// The state of a lock of one key: its owner, and bob's position.
 fn look(client: &mut Client, key: &str) -> (String, u16) {
     client
         .send(&lockserver::find_contender(key, "", "bob"))
-        .expect("it takes the question");
+        .expect("connected");
     let place = client.receive_number().expect("an answer");
     let owner = client.owner(key, "").expect("an answer");
     (
@@ -26,11 +26,11 @@ fn look(client: &mut Client, key: &str) -> (String, u16) {
     )
 }
 
-/// Looks until the lock is as it must become, and wants everything seen on the way to be in `story`, in order.
+/// Polls until the lock is in its final state, and asserts that everything observed on the way is in `story`, in order.
 fn follow(client: &mut Client, key: &str, story: &[(&str, u16)]) {
     let mut chapter = 0;
-    until("the lock comes to its end", || {
-        // The place is asked for first: between the two answers time may pass, and the owner is the later one.
+    until("the lock is in its final state", || {
+        // The position is requested first: time may pass between the two answers, and the owner is the later one.
         let (owner, place) = look(client, key);
         let (again, after) = look(client, key);
         if (&owner, place) != (&again, after) {
@@ -41,14 +41,14 @@ fn follow(client: &mut Client, key: &str, story: &[(&str, u16)]) {
             .skip(chapter)
             .position(|(who, at)| *who == owner && *at == place);
         let ahead = found.unwrap_or_else(|| {
-            panic!("{owner:?} owns, bob at {place}: not after {chapter} of {story:?}")
+            panic!("{owner:?} owns, bob at {place}: not after step {chapter} of {story:?}")
         });
         chapter += ahead;
         (chapter + 1 == story.len()).then_some(())
     });
 }
 
-/// Time by the journal from the newest entry that `from` picks, to the first behind it that `to` picks.
+/// The time in the journal from the newest entry that matches `from` to the first one after it that matches `to`.
 fn spans(files: &Path, key: &str) -> Vec<(u64, String)> {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open(&disk).expect("the journal opens");
@@ -85,10 +85,10 @@ fn spans(files: &Path, key: &str) -> Vec<(u64, String)> {
     told
 }
 
-/// What the journal tells of a key, and how much time lies at least between two of its entries.
+/// The journal's content about a key, and the minimum time between two of its entries.
 fn told(server: Server, key: &str, lines: &[&str], at_least: &[(usize, usize, u64)]) {
     let Server { node, files, .. } = server;
-    node.stop().expect("the node stops in order");
+    node.stop().expect("a clean stop");
     let Some(files) = files else { return };
     let told = spans(files.path(), key);
     let found: Vec<&str> = told.iter().map(|(_, line)| line.as_str()).collect();
@@ -109,7 +109,7 @@ fn a_contender_goes_when_its_wait_ends_and_the_owner_when_its_time_is_over() {
         let mut client = server.connect();
         let alice = lockserver::request("k", "", "alice", (2, 60, 0));
         let bob = lockserver::request("k", "", "bob", (60, 1, 0));
-        client.send(&[alice, bob].concat()).expect("it takes them");
+        client.send(&[alice, bob].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 2]);
         follow(&mut client, "k", &[("alice", 2), ("alice", 0), ("", 0)]);
         let lines = [
@@ -128,12 +128,12 @@ fn a_contender_that_waits_long_enough_inherits_and_its_time_begins_then() {
         let mut client = server.connect();
         let alice = lockserver::request("k", "", "alice", (2, 60, 0));
         let bob = lockserver::request("k", "", "bob", (60, 5, 0));
-        client.send(&[alice, bob].concat()).expect("it takes them");
+        client.send(&[alice, bob].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 2]);
         follow(&mut client, "k", &[("alice", 2), ("bob", 1)]);
         let entries = node::entries(&server.node.handle());
         let [entry] = entries.as_slice() else {
-            panic!("bob alone is left, not {entries:?}")
+            panic!("only bob is left, not {entries:?}")
         };
         let until = entry.deadline;
         let lines = ["alice asks", "bob asks", "1 end, 1 inherit"];
@@ -156,12 +156,10 @@ fn a_renewal_begins_the_time_again() {
         let mut client = server.connect();
         let witness = lockserver::request("w", "", "witness", (1, 60, 0));
         let alice = lockserver::request("k", "", "alice", (2, 60, 0));
-        client
-            .send(&[witness, alice].concat())
-            .expect("it takes them");
+        client.send(&[witness, alice].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 1]);
         follow(&mut client, "w", &[("witness", 0), ("", 0)]);
-        // On a machine that stalls for a second here she is gone already, and the rest says nothing about her.
+        // On a machine that stalls for a second here she is already gone, and the rest proves nothing about her.
         let renewed = client.renew("k", "", "alice").expect("an answer");
         follow(&mut client, "k", &[("alice", 0), ("", 0)]);
         if renewed {
@@ -180,13 +178,13 @@ fn no_time_at_all_is_an_attempt() {
         asked.extend(lockserver::find_contender("k", "", "bob"));
         asked.extend(lockserver::request("z", "", "alice", (0, 60, 0)));
         asked.extend(lockserver::find_owner("z", ""));
-        client.send(&asked).expect("it takes them");
+        client.send(&asked).expect("connected");
         let found = client.receive(9).expect("the answers");
-        assert_eq!(found, [0, 1, 0, 2, 0, 0, 0, 1, 0], "gone at the next look");
+        assert_eq!(found, [0, 1, 0, 2, 0, 0, 0, 1, 0], "gone at the next query");
     }
 }
 
-/// When the journal's last lock entry was made.
+/// The time of the journal's last lock entry.
 fn promotion(files: &Path) -> Timestamp {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open(&disk).expect("the journal opens");

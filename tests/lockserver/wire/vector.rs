@@ -1,9 +1,9 @@
 //! The byte vectors of `vectors.txt`.
 
-/// What a client sends, and what it must get.
+/// The bytes of a client, and the required answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Vector {
-    /// What it shows.
+    /// The case that it shows.
     pub(crate) name: String,
     /// The command.
     pub(crate) command: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What clients ask of tasks, and what commands say of their bursts.
+//! Requests of clients about tasks, and reports of commands about their bursts.
 
 use super::judge::Dispatches;
 use crate::actor::{Ask, Call};
@@ -23,12 +23,12 @@ const REMEMBERED: usize = 8;
 /// Clients of one run.
 pub(crate) struct TaskClients {
     tasks: Vec<u64>,
-    /// Processes of attempts that were shown, the newest last: some are over.
+    /// Processes of attempts that were shown, the newest last; some have ended.
     processes: Vec<ProcessId>,
 }
 
 fn name(chance: &mut Chance, names: &[&str]) -> Name {
-    Name::try_from(*chance.pick(names)).expect("it is short")
+    Name::try_from(*chance.pick(names)).expect("the name is short")
 }
 
 fn small(chance: &mut Chance, bound: u64) -> u32 {
@@ -77,7 +77,7 @@ fn report(chance: &mut Chance) -> Report {
 /// Another machine.
 fn far() -> Remote {
     Remote {
-        to: Name::try_from("far").expect("it is short"),
+        to: Name::try_from("far").expect("the name is short"),
         ..Remote::default()
     }
 }
@@ -85,7 +85,7 @@ fn far() -> Remote {
 fn adding(chance: &mut Chance) -> Message {
     let terms = Terms {
         burst_ms: 300,
-        // Steps of a run take their time.
+        // The steps of a run take a while.
         fail_after_ms: *chance.pick(&[5000, 200_000_000, 200_000_000, 200_000_000]),
         progress_ms: *chance.pick(&[700, 60_000, 200_000_000]),
         abort_on_failure: chance.per_mille(500),
@@ -162,7 +162,7 @@ impl TaskClients {
     }
 
     fn process(&self, chance: &mut Chance) -> ProcessId {
-        // The newest more often: those are they that are live.
+        // Newer ones more often, because they are more likely to be live.
         let last = self.processes.last().filter(|_| chance.per_mille(600));
         if let Some(last) = last {
             *last

@@ -1,4 +1,4 @@
-//! Wrong decisions about tasks, planted in the host of a simulated node, and the tests that show each one caught.
+//! Wrong decisions about tasks, planted in the host of a simulated node, and the tests that show that each is caught.
 
 use crate::planted::caught;
 use crate::setting::Plant;
@@ -11,7 +11,7 @@ use sexton::ids::{ProcessId, Slot};
 use sexton::spine::delivery::Forger;
 use sexton::spine::machine::{Machine as _, Moment, Observable as _};
 
-/// A message, and what was decided about it.
+/// A message and its outcome.
 struct Decided<'a> {
     machine: &'a DispatchMachine,
     moment: &'a Moment,
@@ -19,7 +19,7 @@ struct Decided<'a> {
     outcome: &'a Outcome,
 }
 
-/// What the planted fault makes of decisions, if it is one of those below.
+/// Applies the planted fault to decisions, if it is one of those below.
 pub(crate) fn forger(plant: Option<Plant>) -> Option<Forger<DispatchMachine>> {
     let forge: fn(&Decided<'_>) -> Option<Outcome> = match plant {
         Some(Plant::WorkTwice) => work_twice,
@@ -51,7 +51,7 @@ impl Decided<'_> {
         }
     }
 
-    /// The steps that a message would come to.
+    /// The steps that a message would lead to.
     fn would_be(&self, message: &Message) -> Vec<Step> {
         match self.machine.decide(self.moment, message) {
             Outcome::Changed { steps, .. } => steps,
@@ -59,7 +59,7 @@ impl Decided<'_> {
         }
     }
 
-    /// The slot of a task, which no view shows, but a decision about it does.
+    /// The slot of a task. Views do not show it, but a decision about the task does.
     fn slot(&self, task: &Task) -> Option<Slot> {
         let act = if task.paused { Act::Resume } else { Act::Pause };
         let steps = self.would_be(&Message::Act { task: task.id, act });
@@ -70,7 +70,7 @@ impl Decided<'_> {
         }
     }
 
-    /// The slot of a server that is not to go, likewise.
+    /// The slot of a server that must not be removed, found in the same way.
     fn server_slot(&self, server: &ServerView) -> Option<Slot> {
         let steps = self.would_be(&Message::Server {
             name: server.name.clone(),
@@ -89,7 +89,7 @@ impl Decided<'_> {
         tasks.find(|it| it.attempt.as_ref().is_some_and(|it| it.process == process))
     }
 
-    /// The task whose attempt ends by this decision, if one does.
+    /// The task whose attempt ends by this decision, if any.
     fn over(&self, views: &[TaskView]) -> Option<TaskView> {
         let Message::Gone(gone) = self.message else {
             return None;
@@ -105,9 +105,9 @@ impl Decided<'_> {
         views.iter().find(is_its).cloned()
     }
 
-    /// Beside what is decided, a burst of this kind of task begins on this kind of server; none of a work id that has a live
-    /// attempt, unless that is what holds the task back. So it is where an attempt ends, and its thread is free, and where a client
-    /// asks for something.
+    /// In addition to the decision, begins a burst of this kind of task on this kind of server; not of a work id that has a live
+    /// attempt, unless that is what the task waits for. This happens where an attempt ends, so that its thread is free, and where a
+    /// client sends a request.
     fn begins(
         &self,
         is_its: impl Fn(&TaskView) -> bool,
@@ -167,8 +167,8 @@ impl Decided<'_> {
         )
     }
 
-    /// The same for any task of no work id that could have a burst still: whether its server has a thread for it is looked at
-    /// before all that may hold it back.
+    /// The same for any task without a work id that could still have a burst: whether its server has a free thread is checked
+    /// before everything else that may hold it back.
     fn begins_on(&self, is_there: impl Fn(&ServerView) -> bool) -> Option<Outcome> {
         let could_begin = |it: &TaskView| {
             let has_bursts = it.task.status.is_fresh() || it.task.status == RunStatus::Waiting;
@@ -177,7 +177,7 @@ impl Decided<'_> {
         self.begins(could_begin, is_there)
     }
 
-    /// The same, but for how an attempt is said to have ended.
+    /// Returns the same decision, but with another reported end of the attempt.
     fn ends(&self, change: impl Fn(&mut TaskStep)) -> Option<Outcome> {
         let mut steps = self.steps().to_vec();
         let Some(Step::Task(_, ended @ TaskStep::Ended { .. })) = steps.first_mut() else {
@@ -215,7 +215,7 @@ fn hard_pause_ignored(decided: &Decided<'_>) -> Option<Outcome> {
     })
 }
 
-/// A task that was woken in its burst waits all the same.
+/// A task that was woken in its burst waits anyway.
 fn wake_lost(decided: &Decided<'_>) -> Option<Outcome> {
     let Message::Gone(gone) = decided.message else {
         return None;
@@ -239,14 +239,14 @@ fn reason_lost(decided: &Decided<'_>) -> Option<Outcome> {
     })
 }
 
-/// Nothing lives of an attempt, and its thread is not given back.
+/// Nothing of an attempt is alive, and its thread is not released.
 fn thread_leaked(decided: &Decided<'_>) -> Option<Outcome> {
     let is_end = matches!(decided.message, Message::Gone(_));
     let ends = |step: &Step| matches!(step, Step::Task(_, TaskStep::Ended { .. }));
     (is_end && decided.steps().iter().any(ends)).then_some(Outcome::Unchanged)
 }
 
-/// A burst begins on a server that is disabled. Operators of a run do that seldom, so the decision disables it, too.
+/// A burst begins on a server that is disabled. Operators of a run rarely disable one, so the decision disables it, too.
 fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
     let [step @ Step::Task(_, TaskStep::Claimed { server, .. })] = decided.steps() else {
         return None;
@@ -255,7 +255,7 @@ fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
     Some(changed(vec![disabled, step.clone()]))
 }
 
-/// A report changes its task twice: when it comes, or when an attempt on another machine repeats it because the answer was lost.
+/// A report changes its task twice: when it arrives, and when an attempt on another machine repeats it because the answer was lost.
 fn report_twice(decided: &Decided<'_>) -> Option<Outcome> {
     let Message::Report {
         process, report, ..

@@ -1,4 +1,4 @@
-//! The model of tasks as a reference: what the log must say, and what clients must be told.
+//! The model of tasks as a reference: the required content of the log and of answers to clients.
 
 use super::clients::TaskClients;
 use super::model::{Entry, Item, Model};
@@ -17,7 +17,7 @@ use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Observable as _, Stamp, Start};
 
-/// Tasks, as the model has them.
+/// Tasks, according to the model.
 #[derive(Clone)]
 pub(crate) struct Dispatches {
     model: Model,
@@ -148,12 +148,12 @@ impl Reference for Dispatches {
         (outcome, reply): (&Outcome, &Reply),
     ) -> Result<(), String> {
         let now = self.now(stamp.at);
-        // A burst may be held back for want of space on the disk, which no entry says; `check_tasks` looks at what is held in the end.
+        // A burst may be held back because the disk is low on space, which no entry shows; `check_tasks` checks finally what is held back.
         let is = Item::of(message);
         let due = self.model.due(now);
         let due = due.filter(|due| *due != Item::Dispatch || is.is_some());
         if due != is {
-            return Err(format!("time acted on {is:?}, where {due:?} is due"));
+            return Err(format!("time acted on {is:?}, but {due:?} is due"));
         }
         let entry = Entry {
             seq: stamp.seq,
@@ -162,10 +162,10 @@ impl Reference for Dispatches {
             draining: false,
         };
         let right = self.model.send(message, entry);
-        // What actors tell each other is compared by the tests of the library.
+        // The messages between actors are compared by the tests of the library.
         self.model.tells.clear();
         if right != (reply.clone(), true) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Reference for Dispatches {
         let (view, mine) = (machine.view(), self.model.views());
         (view == mine)
             .then_some(())
-            .ok_or_else(|| format!("tasks are {view:?}, where {mine:?} is right"))
+            .ok_or_else(|| format!("tasks are {view:?}, expected {mine:?}"))
     }
 
     fn origin(message: &Message) -> Origin {
@@ -234,7 +234,7 @@ impl Reference for Dispatches {
                 changed,
             } => added + removed + changed > 0,
             Reply::Pruned(count, _) => *count > 0,
-            // What is refused for want of the lock ends its attempt.
+            // A save that is refused because the lock is missing ends its attempt.
             Reply::Task(_) | Reply::Done | Reply::Refused(Refused::Locked) => true,
             Reply::Tasks(_)
             | Reply::Saved(..)
@@ -252,7 +252,7 @@ impl Reference for Dispatches {
         self.model.wakes(watch)
     }
 
-    /// What is so already is answered alike, and stands in no log.
+    /// A request that changes nothing is answered in the same way, and is not in the log.
     fn may_pass<'a>(
         (message, _): (&Message, &Reply),
         _: impl Fn() -> AnsweredMessages<'a, Self>,

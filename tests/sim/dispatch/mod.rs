@@ -1,12 +1,12 @@
-//! Tasks: the model as a reference, what their clients ask for, and what every history keeps.
+//! Tasks: the model as a reference, the requests of their clients, and the promises that every history keeps.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `judge.rs` | what the log must say, and what clients must be told |
-//! | `clients.rs` | what clients and commands ask for |
-//! | `promises.rs` | what holds of every history, without the model |
-//! | `truth.rs` | what tasks say against locks and processes |
-//! | `planted.rs` | faults that must be caught: of what is told, and in histories that are made up |
+//! | `judge.rs` | the required content of the log and of answers |
+//! | `clients.rs` | requests of clients and reports of commands |
+//! | `promises.rs` | promises that every history keeps, without the model |
+//! | `truth.rs` | tasks compared with locks and processes |
+//! | `planted.rs` | faults that must be caught: in messages, and in invented histories |
 //! | `forged.rs` | wrong decisions that must be caught |
 
 mod clients;
@@ -14,7 +14,7 @@ mod forged;
 mod judge;
 #[expect(
     dead_code,
-    reason = "it is part of the library's tests, which ask for more"
+    reason = "it is shared with the library's tests, which use more of it"
 )]
 #[path = "../../../src/actors/dispatch/model/mod.rs"]
 mod model;

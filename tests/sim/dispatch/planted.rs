@@ -1,4 +1,4 @@
-//! Faults planted in tasks, and the tests that show each one caught.
+//! Faults planted in tasks, and the tests that show that each is caught.
 
 use super::promises::Promises;
 use crate::planted::caught;
@@ -15,7 +15,7 @@ use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
 use sexton::spine::machine::{Observable as _, Stamp};
 
-/// What a process says that no attempt has which is live, as if it were that of one.
+/// Reports of a process without a live attempt, presented as if they came from a live one.
 pub(crate) fn as_if_live(machine: &DispatchMachine, message: &Message) -> Option<Message> {
     let Message::Report {
         process,
@@ -44,7 +44,7 @@ fn what_a_stale_attempt_saves_is_caught() {
 
 #[test]
 fn a_task_that_is_left_in_its_burst_is_caught() {
-    // That a launch failed may be what is lost.
+    // The lost message may be that a launch failed.
     let promises = [Promise::UnderWay, Promise::Told, Promise::EndsWithOwner];
     caught(Plant::GoneOfTaskLost, &promises, 100);
 }
@@ -59,7 +59,7 @@ fn a_lock_that_outlives_its_attempt_is_caught() {
     caught(Plant::LockKept, &[Promise::EndsWithOwner], 100);
 }
 
-/// A history that is made up, step by step.
+/// An invented history, step by step.
 #[derive(Default)]
 struct History {
     promises: Promises,
@@ -67,10 +67,10 @@ struct History {
 }
 
 impl History {
-    /// With a server of so many threads, and tasks of these work ids.
+    /// Starts with a server of this number of threads, and tasks of these work ids.
     fn with(threads: u32, works: &[&str]) -> Self {
         let mut history = Self::default();
-        let name = Name::try_from("local").expect("it is short");
+        let name = Name::try_from("local").expect("the name is short");
         history.right(Step::ServerMade {
             name,
             threads,
@@ -78,7 +78,7 @@ impl History {
         });
         for (slot, work) in (0..).zip(works) {
             let asked = Adding {
-                work: Name::try_from(*work).expect("it is short"),
+                work: Name::try_from(*work).expect("the name is short"),
                 ..Adding::default()
             };
             let terms = Terms::default();
@@ -108,7 +108,7 @@ impl History {
         assert_eq!(self.send(&Message::Dispatch, step), None);
     }
 
-    /// A step that breaks this one.
+    /// A step that breaks this promise.
     fn wrong(mut self, step: Step, promise: Promise) {
         assert_eq!(self.send(&Message::Dispatch, step), Some(promise));
     }
@@ -184,7 +184,7 @@ fn a_group_over_its_limit_is_caught() {
     for task in 0..3 {
         history.right(claimed(task));
     }
-    // A task that waits counts, and one that is over does not.
+    // A waiting task counts, and a completed one does not.
     history.right(ended(0, Verdict::Waits, true));
     history.right(claimed(0));
     history.right(ended(0, Verdict::Ended(ExitStatus::Completed), false));
@@ -197,7 +197,7 @@ fn a_group_over_its_limit_is_caught() {
 fn a_burst_that_begins_in_spite_of_a_pause_is_caught() {
     let group = |pause| Step::GroupSet {
         slot: Slot(0),
-        name: Name::try_from("default").expect("it is short"),
+        name: Name::try_from("default").expect("the name is short"),
         max: None,
         pause,
     };
@@ -253,7 +253,11 @@ fn a_save_without_its_lock_is_caught() {
     history.right(Step::Task(Slot(0), TaskStep::Updates));
     assert_eq!(history.send(&save(0), reported()), None);
     let came = history.send(&save(1), reported());
-    assert_eq!(came, Some(Promise::OnlyTheLive), "it is another's");
+    assert_eq!(
+        came,
+        Some(Promise::OnlyTheLive),
+        "it belongs to another attempt"
+    );
 }
 
 #[test]

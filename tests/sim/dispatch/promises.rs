@@ -1,4 +1,4 @@
-//! What holds of every history of tasks, whatever the rules are: followed by what became of messages alone.
+//! Promises that every history of tasks keeps, whatever the rules are, followed by the outcomes of messages alone.
 
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::dispatch::{
@@ -16,9 +16,9 @@ struct Live {
     stopping: bool,
     /// Whether it may save.
     updates: bool,
-    /// The number of the last report that was taken, of those that have one.
+    /// The number of the last accepted report, of those that have one.
     heard: u64,
-    /// Whether it is on another machine, which says again what is not answered.
+    /// Whether it is on another machine, which repeats reports that were not answered.
     is_far: bool,
 }
 
@@ -29,14 +29,14 @@ struct TrackedTask {
     work: Name,
     group: Name,
     live: Option<Live>,
-    /// From its first burst to its last.
+    /// Whether it is in progress: from its first burst to its last.
     under_way: bool,
     paused: bool,
     /// Whether it was woken in its burst.
     woken: bool,
 }
 
-/// What has become of tasks, servers and groups so far.
+/// The state of tasks, servers and groups so far.
 #[derive(Clone, Default)]
 pub(super) struct Promises {
     tasks: Vec<TrackedTask>,
@@ -56,7 +56,10 @@ impl Promises {
         let is_report = |it: &&Step| matches!(it, Step::Task(_, TaskStep::Reported { .. }));
         let reports = steps.iter().filter(is_report).count();
         ensure(reports <= 1, Promise::OnlyTheLive, || {
-            format!("entry {}: {message:?} is taken {reports} times", stamp.seq)
+            format!(
+                "entry {}: {message:?} is applied {reports} times",
+                stamp.seq
+            )
         })?;
         for step in steps {
             self.step(message, step).map_err(|it| {
@@ -83,7 +86,7 @@ impl Promises {
             Step::Task(slot, TaskStep::Forgotten) => {
                 let live = self.at(*slot).live.clone();
                 ensure(live.is_none(), Promise::UnderWay, || {
-                    format!("it is forgotten, and {live:?} is live")
+                    format!("it is forgotten while {live:?} is live")
                 })?;
                 self.tasks.retain(|it| it.slot != *slot);
             }
@@ -135,7 +138,7 @@ impl Promises {
         };
         let mut group = asked.group.clone();
         if group == Name::default() {
-            group = Name::try_from(Group::DEFAULT).expect("it is short");
+            group = Name::try_from(Group::DEFAULT).expect("the name is short");
         }
         self.tasks.push(TrackedTask {
             slot,
@@ -148,7 +151,7 @@ impl Promises {
         });
     }
 
-    /// It gets the lowest slot that is free, unless it is one that was to go.
+    /// It gets the lowest free slot, unless that one must not be used.
     fn make_server(&mut self, name: &Name, threads: u32) {
         let made = Server {
             name: name.clone(),
@@ -194,7 +197,7 @@ impl Promises {
         ensure(
             known.under_way || used < max as usize,
             Promise::HeldBack,
-            || format!("{known:?} is started, and {used} of {max} of its group are"),
+            || format!("{known:?} is started although {used} of {max} of its group are"),
         )?;
         let it = self.at(slot);
         (it.under_way, it.woken) = (true, false);
@@ -209,7 +212,7 @@ impl Promises {
         Ok(())
     }
 
-    /// The server is given tasks, and has a thread free.
+    /// The server may be given tasks, and has a free thread.
     fn check_thread(&self, server: Slot) -> Kept {
         let found = self.servers.iter().find(|(its, _)| *its == server);
         let found = found.map(|(_, it)| it);
@@ -220,7 +223,7 @@ impl Promises {
         let used = self.used(server);
         let free = found.is_some_and(|it| used < it.threads as usize);
         ensure(free, Promise::ThreadOwned, || {
-            format!("{used} attempts run on {found:?}, and one more begins")
+            format!("{used} attempts run on {found:?}, and another one begins")
         })
     }
 
@@ -234,13 +237,13 @@ impl Promises {
                 let woken = std::mem::take(&mut known.woken);
                 let live = known.live.take();
                 ensure(live.is_some(), Promise::OneAttempt, || {
-                    format!("an attempt of {known:?} ends that is over")
+                    format!("an attempt of {known:?} that is over ends")
                 })?;
                 known.under_way = verdict.exit().is_none();
                 ensure(
                     !known.under_way || !woken || *is_due,
                     Promise::WakeKept,
-                    || format!("{known:?} was woken, and waits"),
+                    || format!("{known:?} was woken, but waits"),
                 )?;
                 let failed = verdict.exit() == Some(ExitStatus::SystemError);
                 let has_cause = matches!(verdict, Verdict::FailedOut(_));
@@ -251,14 +254,14 @@ impl Promises {
             TaskStep::Blocked => {
                 let live = known.live.take();
                 return ensure(live.is_some(), Promise::OneAttempt, || {
-                    format!("an attempt of {known:?} is held up that is over")
+                    format!("an attempt of {known:?} that is over is held up")
                 });
             }
             TaskStep::Over { .. } => {
                 known.under_way = false;
                 let live = known.live.clone();
                 return ensure(live.is_none(), Promise::UnderWay, || {
-                    format!("{known:?} is over, and {live:?} is live")
+                    format!("{known:?} is over, but {live:?} is live")
                 });
             }
             TaskStep::Woken(_) => known.woken = known.live.is_some(),
@@ -296,7 +299,7 @@ impl TrackedTask {
         }
     }
 
-    /// Who reports is the attempt that is live.
+    /// Only the live attempt may report.
     fn check_reporter(&self, message: &Message) -> Kept {
         let Message::Report {
             process, report, ..
@@ -305,18 +308,18 @@ impl TrackedTask {
             return Ok(());
         };
         let live = self.live.as_ref();
-        // What became of it there may be told while it is stopped.
+        // Its result there may be reported while it is being stopped.
         let is_far = matches!(report, Report::Far(_));
         let its = live.is_some_and(|it| it.process == *process && (!it.stopping || is_far));
         ensure(its, Promise::OnlyTheLive, || {
-            format!("{process} is taken for an attempt of {self:?}")
+            format!("{process} is mistaken for an attempt of {self:?}")
         })
     }
 
-    /// What it saves it saves under its lock.
+    /// It saves only while it has its update lock.
     fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
-        // What became of it there is told once, whatever its number.
+        // Its result there is reported once, whatever its number.
         let ends = matches!(
             message,
             Message::Report {
@@ -330,7 +333,7 @@ impl TrackedTask {
             ensure(
                 heard.is_none_or(|heard| *nth > heard),
                 Promise::OnlyTheLive,
-                || format!("report {nth} is taken after {heard:?} by {self:?}"),
+                || format!("report {nth} is accepted after {heard:?} by {self:?}"),
             )?;
             self.change_live(|it| it.heard = it.heard.max(*nth));
         }

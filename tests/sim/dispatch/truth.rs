@@ -1,4 +1,4 @@
-//! What tasks say, against what locks and processes say, once all has come to rest.
+//! Tasks compared with locks and processes, once everything has settled.
 
 use crate::processes::{check_binding, is_whole};
 use crate::violation::{Promise, Violation, ensure};
@@ -10,7 +10,7 @@ use sexton::ids::ProcessId;
 use sexton::spine::Host;
 use sexton::spine::machine::Observable as _;
 
-/// Attempts live, locks are held by them alone, and a task that failed says why.
+/// Live attempts have live processes, only they hold locks, and a failed task has a reason.
 pub(crate) fn check_tasks(
     tasks: &Host<DispatchMachine>,
     locks: &Host<LockMachine>,
@@ -35,7 +35,7 @@ pub(crate) fn check_tasks(
         check_reason(task)?;
         let is_held = task.attempt.is_none() && task.status != RunStatus::Complete;
         ensure(!is_held || obstacle.is_some(), Promise::RoomAgain, || {
-            format!("nothing holds it back, and its burst does not begin: {task:?}")
+            format!("nothing holds it back, but its burst does not begin: {task:?}")
         })?;
         let runs = task.status == RunStatus::Processing;
         ensure(runs == task.attempt.is_some(), Promise::UnderWay, || {
@@ -43,13 +43,13 @@ pub(crate) fn check_tasks(
         })?;
         if let Some(attempt) = &task.attempt {
             ensure(attempt.stage == Stage::Launched, Promise::Told, || {
-                format!("a lock is not given, or a launch not taken on: {task:?}")
+                format!("a lock is not granted, or a launch not accepted: {task:?}")
             })?;
             lives(attempt.process, task, Promise::UnderWay)?;
         }
         if let Some(cleaning) = task.cleaning {
             ensure(cleaning.taken, Promise::Told, || {
-                format!("a launch is not taken on: {task:?}")
+                format!("a launch is not accepted: {task:?}")
             })?;
             lives(cleaning.process, task, Promise::EndsWithOwner)?;
         }
@@ -63,16 +63,16 @@ pub(crate) fn check_tasks(
             entry.index.to_text() == task.id.to_string() && owner == Some(entry.owner.to_text())
         };
         ensure(views.iter().any(is_its), Promise::EndsWithOwner, || {
-            format!("{entry:?} is held by no attempt that is live")
+            format!("{entry:?} is not held by a live attempt")
         })?;
     }
     Ok(())
 }
 
-/// A task that failed by what happened to it says what that was.
+/// A task that failed because of an event has that event as its reason.
 fn check_reason(task: &Task) -> Result<(), Violation> {
     let failed = task.exit == ExitStatus::SystemError;
     ensure(!failed || !task.words.is_empty(), Promise::Reasoned, || {
-        format!("it failed, and does not say why: {task:?}")
+        format!("it failed without a reason: {task:?}")
     })
 }

@@ -1,4 +1,4 @@
-//! What clients ask of processes: few of them, so that they get in each other's way.
+//! Requests of clients about processes, of which there are few, so that they collide.
 
 use super::judge::Processes;
 use super::services::{self, Configuration};
@@ -20,9 +20,9 @@ const REMEMBERED: usize = 10;
 /// Clients of one run.
 #[derive(Default)]
 pub(crate) struct Callers {
-    /// Records that were told, the newest last.
+    /// Records that clients received, the newest last.
     ids: Vec<ProcessId>,
-    /// Entries by which a signal was asked for.
+    /// Entries that requested a signal.
     signals: Vec<(ProcessId, Seq)>,
     /// Processes that may register themselves.
     strangers: Vec<Identity>,
@@ -30,17 +30,17 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// These processes run, and may register themselves.
+    /// These processes are running, and may register themselves.
     pub(crate) fn see(&mut self, strangers: Vec<Identity>) {
         self.strangers = strangers;
     }
 
-    /// Records that others may name.
+    /// Records that clients of other actors may name.
     pub(crate) fn known(&self) -> Vec<ProcessId> {
         self.ids.clone()
     }
 
-    /// What a node is told of services when it has started, or when its configuration is read again.
+    /// The services that a node is given at its start, or when its configuration is reloaded.
     pub(crate) fn configure(&mut self, chance: &mut Chance) -> Vec<Ask<Processes>> {
         vec![self.configuration.ask(chance)]
     }
@@ -49,7 +49,7 @@ impl Callers {
         if self.ids.is_empty() || chance.per_mille(20) {
             return ProcessId(1);
         }
-        // The newest more often: those are they that live.
+        // Newer ones more often, because they are more likely to be alive.
         let old = self.ids.len() - 1 - chance.index(self.ids.len());
         let newer = chance.index(self.ids.len()).max(old);
         *self.ids.get(newer).expect("the index is below the length")

@@ -1,8 +1,8 @@
-//! The model of processes as a reference: what the log must say, and what clients must be told.
+//! The model of processes as a reference: the required content of the log and of answers to clients.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names its messages"
 )]
 
 use super::clients::Callers;
@@ -22,15 +22,15 @@ use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Machine as _, Observable as _, Stamp, Start};
 
-/// Later than any stop was asked for.
+/// Later than the request of any stop.
 const LATE: Timestamp = Timestamp(u64::MAX / 2);
 
-/// Processes, as the model has them.
+/// Processes, according to the model.
 #[derive(Clone)]
 pub(crate) struct Processes {
     model: Model,
     offset: Offset,
-    /// Whether time removes nothing: the wall clock is in doubt.
+    /// Whether nothing is removed because of its age: the wall clock is in doubt.
     held: bool,
 }
 
@@ -58,7 +58,7 @@ impl Processes {
         self.model.due(self.now(at), self.held)
     }
 
-    /// What a message comes to, and the model as it is then.
+    /// The outcome of a message, and the model after it.
     fn follow(
         &self,
         stamp: Stamp,
@@ -76,7 +76,7 @@ impl Processes {
     }
 }
 
-/// Counts what becomes of a service, perhaps by the end of a process.
+/// Counts the changes of a service, possibly because of the end of a process.
 fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
     match step {
         ServiceStep::Added { .. } => counted.services_added += 1,
@@ -105,7 +105,7 @@ fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
     }
 }
 
-/// A new record has the lowest slot that is free, and an id of its own.
+/// A new record has the lowest free slot, and an id of its own.
 fn check_insertion(after: &Model, insertion: &Insertion) -> Result<(), String> {
     let others = || after.records.iter().filter(|it| it.slot != insertion.slot);
     let is_used = |slot: u32| others().any(|it| it.slot == Slot(slot));
@@ -151,17 +151,17 @@ impl Reference for Processes {
         let due = self.first_due(stamp.at);
         let acted = Some(message).filter(|it| Self::origin(it) == Origin::Tick);
         if due.as_ref() != acted {
-            return Err(format!("time acted on {acted:?}, where {due:?} is due"));
+            return Err(format!("time acted on {acted:?}, but {due:?} is due"));
         }
         let insertion = insertion_of(outcome);
         let (after, right) = self.follow(stamp, message, insertion);
         if right.verdict != Verdict::Changed || right.reply != *reply {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         if let Some(insertion) = insertion {
             check_insertion(&after, insertion)?;
         } else if after.records.iter().any(|it| it.slot == Slot::NONE) {
-            return Err("there is no new record, where one is right".to_owned());
+            return Err("a new record is missing".to_owned());
         }
         self.model = after;
         Ok(())
@@ -198,7 +198,7 @@ impl Reference for Processes {
         self.first_due(at).map(|message| format!("{message:?}"))
     }
 
-    /// A stop may ask for no more than the one before it, which hangs on when it is asked for: none asks for less later.
+    /// A stop must require more than the previous one, which depends on when it is requested: a later one never requires less.
     fn without_change(&self, message: &Message) -> Option<Reply> {
         let (at, seq) = (LATE, Seq(u64::MAX));
         let (_, right) = self.follow(Stamp { seq, at }, message, None);
@@ -223,16 +223,14 @@ impl Reference for Processes {
         let right: View = records.map(|it| (it.view.id, it.view.clone())).collect();
         let view = machine.view();
         if view != right {
-            return Err(format!("records are {view:?}, where {right:?} is right"));
+            return Err(format!("records are {view:?}, expected {right:?}"));
         }
-        // As of the beginning of time, all that is remembered of restarts is shown.
+        // As if no time had passed: all remembered restarts are shown.
         let now = self.now(Timestamp(0));
         let services = machine.query(now, &Query::Services(None));
         let right = Reply::Services(self.model.services_as_shown(now));
         if services != right {
-            return Err(format!(
-                "services are {services:?}, where {right:?} is right"
-            ));
+            return Err(format!("services are {services:?}, expected {right:?}"));
         }
         Ok(())
     }
@@ -287,8 +285,8 @@ impl Reference for Processes {
         self.model.wakes(watch)
     }
 
-    /// A stop that asks for no more than the one before it is answered alike, and stands in no log. So is what is asked of
-    /// a service that is so already.
+    /// A stop that requires no more than the previous one is answered in the same way, and is not in the log. The same holds
+    /// for a request about a service that is already in that state.
     fn may_pass<'a>(
         (message, _): (&Message, &Reply),
         _: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -296,7 +294,7 @@ impl Reference for Processes {
         matches!(message, Message::Stop { .. } | Message::Service(_))
     }
 
-    /// That it has started is told before it is on disk, and so is that a service runs.
+    /// The start of a process may be shown before it is on disk, and so may a running service.
     fn may_wake_pass(watch: &Watch, reply: &Reply) -> bool {
         let runs = |record: &RecordView| record.phase == Phase::Running;
         let is_of_start =
@@ -304,7 +302,7 @@ impl Reference for Processes {
         is_of_start || matches!(watch, Watch::Services(_))
     }
 
-    /// None has started whose launch is not on disk.
+    /// No process has started whose launch is not on disk.
     fn has_seen(&self, reply: &Reply) -> bool {
         match reply {
             Reply::Record(record) => {
@@ -373,7 +371,7 @@ impl Reference for Processes {
                 );
                 counted.services_ready += u64::from(is_ready);
             }
-            // Those that the simulation launches are no hooks.
+            // Processes that the simulation launches are not hooks.
             Outcome::Known { .. }
             | Outcome::Taken
             | Outcome::Stuck { .. }

@@ -1,4 +1,4 @@
-//! The kernel under the port, and what the port's wiring may do wrong there.
+//! The kernel below the port, and the faults that its wiring may have.
 
 use super::kernel::{Handle, Kernel, Key};
 use crate::setting::Plant;
@@ -10,26 +10,26 @@ use sexton::keeper::protocol::{Launch, Request};
 use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long no keeper can be joined before what it might know is given up.
+/// How long no keeper may be reachable before attempts that only it might know are given up.
 const ALONE_MS: u64 = 20_000;
 
-/// A kernel, as a port sees it that may have a fault.
+/// The kernel as seen by a port that may have a fault.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
     pub(super) kernel: Kernel,
     pub(super) plant: Option<Plant>,
-    /// Whom a signal was asked for: leaders, and trees.
+    /// The processes for which a signal was requested: leaders, and trees.
     pub(super) meant: BTreeSet<Key>,
     pub(super) trees: BTreeSet<ProcessId>,
-    /// The attempt whose end was reported before.
+    /// The attempt whose end was reported previously.
     pub(super) ended: Option<ProcessId>,
-    /// Attempts for services, with the place of each: the directory of its files, which no other has.
+    /// Attempts of services, each with its instance, identified by the directory of its files.
     pub(super) places: BTreeMap<ProcessId, String>,
-    /// Attempts whose process said that it is ready.
+    /// Attempts whose process reported that it is ready.
     pub(super) ready: BTreeSet<ProcessId>,
-    /// Since when no keeper can be joined.
+    /// Since when no keeper has been reachable.
     pub(super) alone: Option<u64>,
-    /// Attempts that were given up when that had lasted.
+    /// Attempts that were given up after that time.
     pub(super) given_up: BTreeSet<ProcessId>,
 }
 
@@ -38,13 +38,13 @@ impl Machine {
         self.plant == Some(plant)
     }
 
-    /// A signal for this process, or its tree, is asked for.
+    /// Records that a signal is requested for this process, or its tree.
     pub(super) fn means(&mut self, id: ProcessId, identity: &Identity) {
         self.meant.insert((identity.boot, identity.inode));
         self.trees.insert(id);
     }
 
-    /// A signal that reached a process for which none was asked.
+    /// A signal that reached a process for which none was requested.
     pub(super) fn take_stray(&mut self) -> Option<(Key, Option<ProcessId>, u8)> {
         let sent = std::mem::take(&mut self.kernel.signalled);
         let mut stray = sent.into_iter().filter(|(key, tree, _)| {

@@ -1,4 +1,4 @@
-//! What processes, keepers and the kernel do of themselves, and how all of it comes to rest.
+//! Spontaneous events of processes, keepers and the kernel, and how everything settles.
 
 use super::kernel::Kernel;
 use super::machine::Machine;
@@ -7,7 +7,7 @@ use crate::chance::Chance;
 use sexton::actors::process::{Message, Notice};
 use sexton::ids::ProcessId;
 
-/// Something that happens on the machine.
+/// An event on the machine.
 #[derive(Clone, Copy)]
 enum Turn {
     End,
@@ -44,7 +44,7 @@ const TURNS: &[(u64, Turn)] = &[
 ];
 
 impl Port {
-    /// Something happens.
+    /// Causes an event.
     pub(crate) fn mischief(&self, chance: &mut Chance) {
         let mut room = self.room();
         let mut met = room.met;
@@ -72,12 +72,12 @@ impl Port {
         room.met = met;
     }
 
-    /// Nothing fails from now on, and what nothing could end can be ended.
+    /// From now on nothing fails, and processes that survived every signal can be ended.
     pub(crate) fn make_well(&self) {
         let mut room = self.room();
         let kernel = room.kernel();
         all_well(kernel);
-        // Who cannot be attributed leaves a tree in doubt as long as it lives.
+        // A process that cannot be attributed leaves a tree in doubt for as long as it is alive.
         let hidden = kernel.processes.iter().filter(|(_, it)| it.hidden);
         let hidden: Vec<u32> = hidden.map(|(pid, _)| *pid).collect();
         for pid in hidden {
@@ -111,7 +111,7 @@ fn end_service(machine: &mut Machine, chance: &mut Chance) {
     }
 }
 
-/// A process says something of itself, or nothing for too long.
+/// A process reports something about itself, or sends nothing for too long.
 fn say(machine: &mut Machine, chance: &mut Chance) -> Option<Message> {
     let mut leaders = of_services(machine);
     if chance.per_mille(700) {
@@ -135,7 +135,7 @@ fn say(machine: &mut Machine, chance: &mut Chance) -> Option<Message> {
 
 fn turn(turn: Turn, kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     match turn {
-        Turn::Says | Turn::ServiceEnds => unreachable!("that is no matter of the kernel"),
+        Turn::Says | Turn::ServiceEnds => unreachable!("these are not events of the kernel"),
         Turn::End => {
             let status = *chance.pick(&[0, 0, 1 << 8, 3 << 8, 9, 15]);
             end_one(kernel, chance, (false, status));
@@ -188,7 +188,7 @@ fn end_one(kernel: &mut Kernel, chance: &mut Chance, (stranger, status): (bool, 
     }
 }
 
-/// A process that was launched starts another, which may leave its session, so that nobody can say whose it is.
+/// A launched process starts another one, which may leave its session, so that it cannot be attributed.
 fn fork(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     let some = kernel.processes.values().filter(|it| it.tree.is_some());
     let some: Vec<_> = some.map(|it| it.tree).collect();

@@ -2,24 +2,24 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `judge.rs` | what the log must say, and what clients must be told |
-//! | `clients.rs` `services.rs` | what clients ask for, and what the configuration has of services |
-//! | `machine.rs` | the kernel under the port, and what its wiring may do wrong |
-//! | `port.rs` | the port: what it is asked, what it hears, what it reports |
-//! | `mischief.rs` | what processes, keepers and the kernel do of themselves |
-//! | `truth.rs` `served.rs` | what records and services say against what is so |
+//! | `judge.rs` | the required content of the log and of answers |
+//! | `clients.rs` `services.rs` | requests of clients, and services in the configuration |
+//! | `machine.rs` | the kernel below the port, and the faults of its wiring |
+//! | `port.rs` | the port: its requests, its observations, its reports |
+//! | `mischief.rs` | spontaneous events of processes, keepers and the kernel |
+//! | `truth.rs` `served.rs` | records and services compared with the truth |
 //! | `planted.rs` | faults that must be caught |
 
 mod clients;
 mod judge;
-#[expect(dead_code, reason = "the tests of the port ask for more")]
+#[expect(dead_code, reason = "the tests of the port use more of it")]
 #[path = "../../support/kernel.rs"]
 mod kernel;
 mod machine;
 mod mischief;
 #[expect(
     dead_code,
-    reason = "it is part of the library's tests, which ask for more"
+    reason = "it is shared with the library's tests, which use more of it"
 )]
 #[path = "../../../src/actors/process/model/mod.rs"]
 mod model;

@@ -1,4 +1,4 @@
-//! The port: what it is asked to do, what it hears, and what it reports, each in its turn. The kernel outlives it.
+//! The port: its requests, what it observes, and what it reports, one step at a time. The kernel outlives it.
 
 use super::kernel::{Event, Kernel};
 use super::machine::Machine;
@@ -13,7 +13,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// The port, and what it works on. Cloning gives another handle.
+/// The port and its surroundings. Cloning gives another handle.
 #[derive(Clone)]
 pub(crate) struct Port(Rc<RefCell<Room>>);
 
@@ -36,13 +36,13 @@ pub(crate) struct EventCounts {
 pub(super) struct Room {
     pub(super) follower: Follower<Machine>,
     plant: Option<Plant>,
-    /// What the port was asked and has not begun with.
+    /// Requests that the port has not begun.
     asked: VecDeque<(Seq, Action)>,
-    /// Entries that asked for something, not yet found in the log.
+    /// Entries that requested something and have not been found in the log yet.
     causes: BTreeSet<Seq>,
-    /// What the actor is yet to hear.
+    /// Reports that the actor has not received yet.
     reports: VecDeque<Message>,
-    /// The number with which the life of this node began.
+    /// The first number of this node.
     began: Seq,
     pub(super) met: EventCounts,
 }
@@ -68,7 +68,7 @@ impl Port {
         self.0.borrow_mut()
     }
 
-    /// A node starts, or is gone: what the port knew is lost, and the kernel is as it was.
+    /// A node starts or ends: the port's knowledge is lost, and the kernel stays as it is.
     pub(crate) fn start(&self, began: Seq) {
         let mut room = self.room();
         let mut machine = std::mem::take(room.follower.world());
@@ -81,14 +81,14 @@ impl Port {
         room.reports.clear();
     }
 
-    /// The power goes, and with it all that runs.
+    /// Cuts the power, which ends everything that is running.
     pub(crate) fn reboot(&self) {
         let mut room = self.room();
         room.met.reboots += 1;
         room.kernel().reboot();
     }
 
-    /// So much time passes, and so the wall clock stands.
+    /// Lets this time pass, and sets the wall clock.
     pub(crate) fn pass(&self, ms: u64, wall: u64) {
         let mut room = self.room();
         let kernel = room.kernel();
@@ -97,7 +97,7 @@ impl Port {
         kernel.skew = wall - i64::try_from(kernel.now).expect("clocks are near today");
     }
 
-    /// Takes one step: begins with what is asked, hears of what happened, or does what is due. Whether there was one.
+    /// Takes one step: begins a request, observes an event, or does what is due. Returns whether there was one.
     pub(crate) fn step(&self, chance: &mut Chance) -> Result<bool, Violation> {
         let mut room = self.room();
         let now = room.kernel().now;
@@ -118,12 +118,12 @@ impl Port {
         room.reports.extend(reports);
         let stray = room.follower.world().take_stray();
         ensure(stray.is_none(), Promise::NoStranger, || {
-            format!("{stray:?} was sent to a process for which nobody asked it")
+            format!("{stray:?} was sent to a process for which it was not requested")
         })?;
         Ok(true)
     }
 
-    /// When the port goes on of itself.
+    /// When the port next acts without a request.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let mut room = self.room();
         let now = room.kernel().now;
@@ -138,8 +138,8 @@ impl Port {
         !is_due && !has_events && room.asked.is_empty() && room.reports.is_empty()
     }
 
-    /// The next report on its way to the actor. Reports of one process stay in order, as its port has them; those of others
-    /// may overtake, and some come twice.
+    /// The next report in transit to the actor. Reports of one process stay in the order in which its port sent them; those of
+    /// others may overtake them, and some arrive twice.
     pub(crate) fn report(&self, chance: Option<&mut Chance>) -> Option<Tell> {
         let mut room = self.room();
         if room.reports.is_empty() {
@@ -168,7 +168,7 @@ impl Port {
         })
     }
 
-    /// All that was asked for stands in the log, unless a power cut may have taken it.
+    /// Everything that was requested is in the log, unless a power cut may have removed it.
     pub(crate) fn check_asked(
         &self,
         stands: impl Fn(Seq) -> bool,
@@ -177,13 +177,13 @@ impl Port {
         for cause in std::mem::take(&mut self.room().causes) {
             let right = stands(cause) || may_be_lost(cause);
             ensure(right, Promise::ActedOnIt, || {
-                format!("a process was acted on by entry {cause}, of which the log has nothing")
+                format!("a process was acted on by entry {cause}, which is not in the log")
             })?;
         }
         Ok(())
     }
 
-    /// Processes that may register themselves: strangers, and some that were launched.
+    /// Processes that may register themselves: unrelated ones, and some that were launched.
     pub(crate) fn strangers(&self) -> Vec<Identity> {
         let mut room = self.room();
         let kernel = room.kernel();
@@ -202,7 +202,7 @@ impl Room {
         &mut self.machine().kernel
     }
 
-    /// The actor is yet to hear this.
+    /// Adds a report that the actor has not received yet.
     pub(super) fn receive_message(&mut self, message: Message) {
         self.reports.push_back(message);
     }
@@ -227,7 +227,7 @@ impl Room {
             Action::Launch { id, spec }
                 if self.plant == Some(Plant::ServiceTwice) && is_of_service(spec) =>
             {
-                // Under an attempt of its own, so that nobody knows of it.
+                // Under an attempt of its own, so that no other part knows of it.
                 let id = ProcessId(!id.0);
                 let spec = spec.clone();
                 self.follower.perform(asked, Action::Launch { id, spec });
@@ -246,7 +246,7 @@ impl Room {
                 identity.boot = boot;
             }
             Action::Census if self.plant == Some(Plant::CensusOfNothing) => {
-                // As if nothing had been stated: what is wanted is forgotten with the rest.
+                // As if nothing had been stated: the requested launches are forgotten, too.
                 let attempts = self.kernel().logged();
                 let request = sexton::keeper::protocol::Request::Forget { attempts };
                 sexton::ports::process::World::ask(self.kernel(), request);
@@ -263,8 +263,8 @@ impl Room {
         self.follower.perform(asked, action);
     }
 
-    /// Hears of something that happened. What the keeper says comes in order, and before its end is seen; what the kernel
-    /// says of ends comes when it comes, and perhaps twice.
+    /// Observes an event. Reports of the keeper arrive in order, and before the end is seen; the kernel's reports of ends arrive
+    /// at any time, and possibly twice.
     fn hear(&mut self, chance: &mut Chance) {
         let events = &mut self.kernel().events;
         let is_kernels = |event: &Event| matches!(event, Event::Ended(_) | Event::Emptied(_));
@@ -301,7 +301,7 @@ impl sexton::spine::port::Port<ProcessMachine> for Port {
     fn perform(&mut self, action: effect::Action<Action>) {
         let mut room = self.room();
         room.causes.insert(action.attempt);
-        // Whom it is about: nobody else may have a signal.
+        // The process that the signal is for: no other process may get it.
         if let Action::Signal { id, identity, .. } | Action::Kill { id, identity, .. } =
             &action.what
         {

@@ -1,8 +1,8 @@
-//! What the node says of services against what is so on the machine.
+//! The node's view of services compared with the true state of the machine.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a question about services has one kind of answer"
+    reason = "a query about services has one kind of answer"
 )]
 
 use super::kernel::Kernel;
@@ -22,7 +22,7 @@ use sexton::spine::Host;
 use sexton::spine::machine::{Machine as _, Observable as _};
 use std::collections::BTreeMap;
 
-/// No place of a service has two processes.
+/// No instance of a service has two processes.
 pub(super) fn check_one_each(machine: &Machine) -> Result<(), Violation> {
     let mut living = BTreeMap::new();
     for id in leaders(&machine.kernel) {
@@ -38,21 +38,21 @@ pub(super) fn check_one_each(machine: &Machine) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Attempts whose own process lives.
+/// Attempts whose own process is alive.
 fn leaders(kernel: &Kernel) -> impl Iterator<Item = ProcessId> {
     kernel.processes.values().filter_map(|it| it.leads)
 }
 
-/// What is said to be ready has said so.
+/// A service that is shown as ready has reported so.
 pub(super) fn check_ready(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let right = record.announced != Announced::Ready || machine.ready.contains(&record.id);
     ensure(right, Promise::ReadyTrue, || {
-        format!("it never said that it is ready: {record:?}")
+        format!("it never reported that it is ready: {record:?}")
     })
 }
 
 impl Port {
-    /// Once all has come to rest, each service is as it is to be, or waits for something that is to come.
+    /// Once everything has settled, each service is in its intended state, or waits for something that will happen.
     pub(crate) fn check_services(
         &self,
         actor: &Actor<Processes>,
@@ -73,7 +73,7 @@ impl Port {
                 .iter()
                 .all(|it| stands_right((service, it), &records, &services));
             ensure(right, Promise::KeptUp, || {
-                format!("it is not as it is to be at {now:?}: {service:?}")
+                format!("it is not in its intended state at {now:?}: {service:?}")
             })?;
         }
         check_strays(machine, &services)?;
@@ -88,7 +88,7 @@ fn services(host: &Host<ProcessMachine>, now: Now) -> Vec<ServiceView> {
     }
 }
 
-/// Whether there is nothing left to be done for an instance but by time, others or the process itself.
+/// Whether nothing is left to be done for an instance, except by time, other services or the process itself.
 fn stands_right(
     (service, it): (&ServiceView, &InstanceView),
     records: &View,
@@ -98,7 +98,7 @@ fn stands_right(
     let record = it.process.and_then(|id| records.get(&id));
     match it.status {
         Status::Running => is_up && record.is_some_and(|it| it.phase == Phase::Running),
-        // It runs, and has not said that it is ready.
+        // It is running, and has not reported that it is ready.
         Status::Starting => is_up && record.is_some_and(|it| it.phase == Phase::Running),
         Status::Stopping => {
             let stopped = record.is_some_and(|it| it.stop.is_some());
@@ -112,7 +112,7 @@ fn stands_right(
     }
 }
 
-/// Whether one that comes after it is to end first.
+/// Whether a service that comes after it must end first.
 fn is_behind_another(service: &ServiceView, all: &[ServiceView]) -> bool {
     let mut later = all.iter().filter(|it| it.after.contains(&service.name));
     later.any(|it| {
@@ -121,7 +121,7 @@ fn is_behind_another(service: &ServiceView, all: &[ServiceView]) -> bool {
     })
 }
 
-/// Each process of a service that lives is the one that the service knows of.
+/// Each live process of a service is the one that the service knows.
 fn check_strays(machine: &Machine, services: &[ServiceView]) -> Result<(), Violation> {
     let instances = services.iter().flat_map(|it| &it.instances);
     let known: BTreeMap<_, _> = instances
@@ -159,7 +159,7 @@ fn nobody_waits_in_vain(
             .filter(|it| name.as_ref().is_none_or(|name| it.name == *name));
         let goes_on = meant.any(|it| !it.listed || !it.instances.iter().all(rests));
         ensure(goes_on, Promise::Woken, || {
-            format!("{name:?} is waited for, and {services:?} stand still")
+            format!("{name:?} is waited for, but {services:?} make no progress")
         })?;
     }
     Ok(())

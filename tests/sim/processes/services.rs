@@ -1,4 +1,4 @@
-//! What the configuration has of services, and what clients ask of them.
+//! Services in the configuration, and requests of clients about them.
 
 use super::judge::Processes;
 use crate::actor::Ask;
@@ -10,12 +10,12 @@ use sexton::actors::process::{
 use sexton::bytes::Bytes;
 use sexton::spine::supervision::{Backoff, Intensity};
 
-/// Names of services, and one that none has.
+/// Names of services, and one that no service has.
 const NAMES: &[&str] = &["db", "web", "once", "flaky", "none"];
 
-/// The configuration of a node, which is changed at times.
+/// The configuration of a node, which is changed sometimes.
 pub(super) struct Configuration {
-    /// What differs from one to the next, bit by bit.
+    /// The differences between versions, one bit each.
     bits: u64,
 }
 
@@ -26,7 +26,7 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// What a start tells the node, or a reload.
+    /// The message of a start or a reload to the node.
     pub(super) fn ask(&mut self, chance: &mut Chance) -> Ask<Processes> {
         if chance.per_mille(300) {
             self.bits ^= 1 << chance.below(8);
@@ -39,7 +39,7 @@ impl Configuration {
         self.bits & (1 << bit) != 0
     }
 
-    /// One that says when it is ready, one that comes after it, one that runs once, and one that is soon given up.
+    /// A service that reports when it is ready, one that comes after it, one that runs once, and one that is soon given up.
     fn definitions(&self) -> Vec<Definition> {
         let mut db = defined("db", &[]);
         if self.has(1) {
@@ -103,7 +103,7 @@ fn name(chance: &mut Chance) -> Option<String> {
     one.then(|| (*chance.pick(NAMES)).to_owned())
 }
 
-/// Something that a person asks.
+/// A request of an operator.
 pub(super) fn request(chance: &mut Chance) -> Message {
     let name = name(chance);
     Message::Service(match chance.weighted(&[(8, 0), (5, 1), (5, 2), (1, 3)]) {
@@ -122,8 +122,8 @@ pub(super) fn watch(chance: &mut Chance) -> Watch {
     Watch::Services(name(chance))
 }
 
-/// Whether two answers show the same services, but for what time alone changes: a question may come to its turn later than
-/// it was asked.
+/// Whether two answers show the same services, apart from what changes with time alone: a query may be answered later than
+/// it was sent.
 pub(super) fn are_alike(shown: &Reply, right: &[ServiceView]) -> bool {
     let Reply::Services(shown) = shown else {
         return false;

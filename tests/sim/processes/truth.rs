@@ -1,4 +1,4 @@
-//! What records say of processes against what is so on the machine.
+//! Records of processes compared with the true state of the machine.
 
 use super::kernel::Kernel;
 use super::machine::Machine;
@@ -16,7 +16,7 @@ use sexton::spine::effect::Tell;
 use sexton::spine::machine::{Actor, Observable as _};
 
 impl Port {
-    /// Who is told that something is gone is told the truth.
+    /// A notification that something is gone is true.
     pub(crate) fn check_gone(
         &self,
         host: &Host<ProcessMachine>,
@@ -36,23 +36,23 @@ impl Port {
             return Ok(());
         };
         let left = members(kernel, record);
-        // What it says of itself is what counts.
+        // For its exit its own report counts.
         if record.remains.is_none() && record.end.is_some() {
             return Ok(());
         }
-        // What it left behind when nobody asked for its tree is said with its end, and no longer looked after.
+        // What it left behind when no actor watched its tree is reported with its end, and no longer followed.
         let is_left = record.remains.as_ref().is_some_and(|it| it.alive > 0);
         let tree_lives = gone.until == Until::Tree && left > 0 && !is_left;
         let lives = leader_lives(kernel, record) || tree_lives;
         ensure(!lives, Promise::GoneTrue, || {
             format!(
-                "{} is told of {gone:?}, and {left} live of {record:?}",
+                "{} is notified of {gone:?}, but {left} are alive of {record:?}",
                 tell.to
             )
         })
     }
 
-    /// No attempt has two processes, and whatever is said of an end is so.
+    /// No attempt has two processes, and every reported end is true.
     pub(crate) fn check(&self, host: &Host<ProcessMachine>) -> Result<(), Violation> {
         let mut room = self.room();
         let machine = &*room.machine();
@@ -75,8 +75,8 @@ impl Port {
         Ok(())
     }
 
-    /// Once all has come to rest, what is said to live lives. `over` says whether so much time has passed that what was
-    /// to be killed must be gone, too.
+    /// Once everything has settled, processes recorded as running are alive. `over` tells whether enough time has passed that
+    /// processes that were to be killed must be gone, too.
     pub(crate) fn check_reconciled(
         &self,
         host: &Host<ProcessMachine>,
@@ -90,13 +90,13 @@ impl Port {
             let right = match record.phase {
                 Phase::Queued => false,
                 Phase::Running => lives,
-                // Whose grace has just begun may still be waited for.
+                // A process whose grace period has just begun may still be waited for.
                 Phase::Stopping if over && !is_stuck && is_killed(record) => false,
                 Phase::Stopping => lives || record.end.is_some() && members(kernel, record) > 0,
                 Phase::Exited => true,
             };
             ensure(right, Promise::Reconciled, || {
-                format!("{record:?}, whose process lives: {lives}")
+                format!("{record:?}, whose process is alive: {lives}")
             })?;
         }
         Ok(())
@@ -108,7 +108,7 @@ fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
     identity.is_some_and(|it| kernel.lives((it.boot, it.inode)))
 }
 
-/// Whether SIGKILL was asked for, and not only for a process that left what somebody waits for.
+/// Whether SIGKILL was requested, and not only for a process that left a tree that an actor watches.
 fn is_killed(record: &RecordView) -> bool {
     let stop = record.stop.filter(|stop| stop.killed);
     stop.is_some_and(|stop| stop.tree || record.end.is_none())
@@ -119,7 +119,7 @@ fn members(kernel: &Kernel, record: &RecordView) -> usize {
     processes.filter(|it| it.tree == Some(record.id)).count()
 }
 
-/// A process that is said to have ended has, and as it is said.
+/// A process that is reported as ended has ended, and in the reported way.
 fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let kernel = &machine.kernel;
     let wrong = |what: &str| {
@@ -132,16 +132,16 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
         let leads = kernel.processes.values();
         let leads = leads.filter(|it| it.leads == Some(record.id)).count();
         if record.failure.is_some() && leads > 0 {
-            return wrong("it could not be started, and lives");
+            return wrong("it could not be started, but is alive");
         }
         return Ok(());
     };
-    // What it says of itself is what counts.
+    // For its exit its own report counts.
     if record.remains.is_none() {
         return Ok(());
     }
     if leader_lives(kernel, record) {
-        return wrong("it has ended, and lives");
+        return wrong("it has ended, but is alive");
     }
     let spawned = kernel.launched.get(&record.id).and_then(|it| it.last());
     let known = record.identity.map(|it| (it.boot, it.inode));
@@ -165,7 +165,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     check_tree(kernel, record, end)
 }
 
-/// Of a tree that was stopped nothing lives when the record says that this is over.
+/// Nothing of a stopped tree is alive once its record is final.
 fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Violation> {
     let stopped = record.stop.is_some_and(|stop| stop.tree);
     let is_over = record.phase == Phase::Exited && end != End::Lost(Lost::Rebooted);
@@ -173,11 +173,11 @@ fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Viol
     ensure(
         !stopped || !is_over || left == 0,
         Promise::TreeEmpty,
-        || format!("{left} processes of a tree live that was stopped: {record:?}"),
+        || format!("{left} processes of a stopped tree are alive: {record:?}"),
     )
 }
 
-/// No lock is held, or waited for, and no job claimed, on behalf of what is gone.
+/// No lock is held or waited for, and no job claimed, on behalf of a process that is gone.
 pub(crate) fn check_bound(
     (locks, queues): (&Host<LockMachine>, &Host<QueueMachine>),
     processes: &Host<ProcessMachine>,
@@ -198,7 +198,7 @@ pub(crate) fn check_bound(
     Ok(())
 }
 
-/// No pass runs, and nobody is next, on behalf of what is gone; and no launch waits to be taken on.
+/// No pass runs, and no request is next, on behalf of a process that is gone; and no launch waits to be accepted.
 pub(crate) fn check_passes(
     leases: &Host<LeaseMachine>,
     processes: &Host<ProcessMachine>,
@@ -211,7 +211,7 @@ pub(crate) fn check_passes(
         let running = lease.running();
         let launching = running.is_some_and(Current::is_launching);
         ensure(!launching, Promise::Told, || {
-            format!("a launch is not taken on: {lease:?}")
+            format!("a launch is not accepted: {lease:?}")
         })?;
         let of_pass = running.and_then(|it| match &it.holder {
             Holder::Launched { process, .. } => Some((*process, Until::Tree)),
@@ -232,7 +232,7 @@ pub(crate) fn check_passes(
     Ok(())
 }
 
-/// What is bound to a process ends with it.
+/// Rights that are bound to a process end with it.
 pub(crate) fn check_binding(
     bound: Binding,
     record: Option<&RecordView>,
@@ -247,7 +247,7 @@ pub(crate) fn check_binding(
     })
 }
 
-/// Whether time acts on all of it.
+/// Whether time still acts on all of it.
 pub(crate) fn is_whole<M: Actor>(host: &Host<M>) -> bool {
     !host.is_spent() && host.quarantined().is_empty()
 }

@@ -1,8 +1,8 @@
-//! The model of queues as a reference: what the log must say, what clients must be told, and what may be lost.
+//! The model of queues as a reference: the required content of the log, of answers to clients, and what may be lost.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names its messages"
 )]
 
 use crate::coverage::Coverage;
@@ -25,13 +25,13 @@ use sexton::spine::machine::Observable as _;
 use sexton::spine::machine::{Stamp, Start};
 use std::collections::BTreeSet;
 
-/// Queues, as the model has them.
+/// Queues, according to the model.
 #[derive(Clone)]
 pub(crate) struct Queues {
     model: Model,
-    /// Every number that any job had.
+    /// Every id that any job had.
     seen: BTreeSet<u64>,
-    /// What was claimed last by somebody who waited, and how.
+    /// The last claim by a waiting client, and its terms.
     woken: Option<(Pop, Reply)>,
 }
 
@@ -68,7 +68,7 @@ impl Queues {
         };
         let due = self.model.next_due(at);
         if due.as_ref() != Some(&acted) {
-            return Err(format!("time acted on {acted:?}, where {due:?} is due"));
+            return Err(format!("time acted on {acted:?}, but {due:?} is due"));
         }
         self.model.tick(&acted);
         Ok(())
@@ -94,7 +94,7 @@ impl Reference for Queues {
         });
         Rules {
             jobs_max: JOBS_MAX,
-            default: rules_of(&QueueName::parse(b"any").expect("a name")),
+            default: rules_of(&QueueName::parse(b"any").expect("a valid name")),
             types: types.into(),
             ..Rules::default()
         }
@@ -108,7 +108,7 @@ impl Reference for Queues {
     ) -> Result<(), String> {
         self.woken = None;
         self.model.open(stamp.at);
-        // That the process actor is told shows in what becomes of claims.
+        // Messages from the process actor are checked by their effects on claims.
         self.model.told.clear();
         if let Message::Expire { .. }
         | Message::Unpause { .. }
@@ -131,12 +131,12 @@ impl Reference for Queues {
         };
         let right = self.model.message(message, (stamp.seq, stamp.at));
         if right != *reply || !Self::changes(reply) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         if let Outcome::Put { slot, job } = outcome
             && self.find(job.id).is_none_or(|it| it.slot != *slot)
         {
-            return Err(format!("{slot:?} is not the lowest that is free"));
+            return Err(format!("{slot:?} is not the lowest free slot"));
         }
         self.seen
             .extend(self.model.jobs.iter().map(|job| job.view.id));
@@ -195,8 +195,8 @@ impl Reference for Queues {
         self.model.next_due(at).map(|due| format!("{due:?}"))
     }
 
-    /// A queue opens without an entry: that nothing is there to claim is right as long as it is by the newest one. That queues
-    /// open at all is looked at when a run has come to rest.
+    /// A queue opens without an entry: "nothing to claim" is right as long as it is by the newest one. That queues open at all
+    /// is checked when a run has settled.
     fn without_change(&self, message: &Message) -> Option<Reply> {
         let mut model = self.model.clone();
         (model.chosen, model.parked) = (None, None);
@@ -224,7 +224,7 @@ impl Reference for Queues {
             | Query::SelectQueues(_)
             | Query::Busiest { .. }
             | Query::Next(_) => {
-                unreachable!("clients do not ask for what is volatile, nor for pages")
+                unreachable!("clients query neither volatile state nor pages")
             }
         })
     }
@@ -234,7 +234,7 @@ impl Reference for Queues {
         let mut mine: Vec<&JobView> = self.model.jobs.iter().map(|job| &job.view).collect();
         mine.sort_by_key(|job| job.id);
         if view.jobs.iter().ne(mine.iter().copied()) {
-            return Err(format!("jobs are {:?}, where {mine:?} is right", view.jobs));
+            return Err(format!("jobs are {:?}, expected {mine:?}", view.jobs));
         }
         if (view.next_id, view.totals.draining) != (self.model.next_id, self.model.draining) {
             let (next, draining) = (view.next_id, view.totals.draining);
@@ -256,7 +256,7 @@ impl Reference for Queues {
         let mine: BTreeSet<_> = mine.map(|pause| (&pause.queue, pause.until)).collect();
         if paused.clone().ne(mine.iter().copied()) {
             let paused: Vec<_> = paused.collect();
-            return Err(format!("{paused:?}, where {mine:?} is right"));
+            return Err(format!("{paused:?}, expected {mine:?}"));
         }
         Ok(())
     }
@@ -307,8 +307,8 @@ impl Reference for Queues {
         is_it.then(|| reply.clone())
     }
 
-    /// Decision 0011: claims and touches of connections as long as nobody counts them, the return of their jobs, and
-    /// whatever becomes of jobs that are kept in memory.
+    /// Decision 0011: claims and touches of connections as long as tries are not limited, the return of their jobs, and all
+    /// changes of jobs that are kept in memory.
     fn may_pass<'a>(
         (message, reply): (&Message, &Reply),
         told: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -316,7 +316,7 @@ impl Reference for Queues {
         let is_in_memory_by_id = |id: u64| told().any(|it| in_memory(it).contains(&id));
         match (message, reply) {
             (_, reply) if !Self::changes(reply) => true,
-            // What is remembered beside the job lasts.
+            // A remembered key lasts longer than its job.
             (Message::Put(put), _) => {
                 let is_alone = put.registers().is_none() && put.unique_for_ms == 0;
                 is_in_memory(&put.queue) && is_alone
@@ -325,7 +325,7 @@ impl Reference for Queues {
                 claim_passes(*by, claim)
             }
             (Message::Spoil | Message::Depart { .. } | Message::Report { .. }, _) => true,
-            // Who waited for a job and got it is not among those who were told.
+            // A client that waited for a job and got it is not among the answers to calls.
             (Message::Touch { id, by }, _) => {
                 let is_counted = |told: (&Message, &Reply)| match told {
                     (

@@ -1,10 +1,10 @@
-//! What kinds of queues there are in all runs, and what passes with the process of each: decision 0011.
+//! The kinds of queues in all runs, and what passes with the process for each: decision 0011.
 
 use sexton::actors::queue::{
     Claim, Claimant, Class, Message, Order, QueueName, Reply, Rules, TypeRules,
 };
 
-/// More jobs than this are refused.
+/// Jobs beyond this number are refused.
 pub(crate) const JOBS_MAX: u32 = 24;
 
 /// The rules of a queue.
@@ -35,7 +35,7 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
             dedup: true,
             ..default
         },
-        // An item in two seconds: a span of whole milliseconds, as the model has them.
+        // One item in two seconds: a span of whole milliseconds, as in the model.
         b"slow" => TypeRules {
             throttle_milli: 500,
             ..default
@@ -47,15 +47,15 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
 /// The names of all queues.
 pub(crate) fn names() -> [QueueName; 7] {
     ["a", "b", "few", "once", "memory", "same", "slow"]
-        .map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
+        .map(|name| QueueName::parse(name.as_bytes()).expect("a valid name"))
 }
 
-/// Whether no more is claimed from it than so many items a second.
+/// Whether it has a throttle: at most a number of items is claimed per second.
 pub(super) fn is_throttled(queue: &QueueName) -> bool {
     rules_of(queue).throttle_milli > 0
 }
 
-/// The same rules, but for throttles.
+/// The same rules without throttles.
 pub(crate) fn without_throttles(mut rules: Rules) -> Rules {
     for of_type in rules.types.values_mut() {
         of_type.throttle_milli = 0;
@@ -67,13 +67,13 @@ pub(super) fn is_in_memory(queue: &QueueName) -> bool {
     rules_of(queue).class == Class::Memory
 }
 
-/// Whether a claim ends with the process, and nobody counts it.
+/// Whether a claim ends with the process, and its tries are not counted.
 pub(super) fn claim_passes(by: Claimant, claim: &Claim) -> bool {
     let counted = rules_of(&claim.queue).max_tries > 0 || !claim.retries;
     is_in_memory(&claim.queue) || matches!(by, Claimant::Worker(_)) && !counted
 }
 
-/// The numbers of jobs that a reply shows to be kept in memory.
+/// The ids of the jobs in a reply that are kept in memory.
 pub(super) fn in_memory((message, reply): (&Message, &Reply)) -> Vec<u64> {
     match (message, reply) {
         (Message::Put(put), Reply::Put { id, .. }) if is_in_memory(&put.queue) => vec![*id],

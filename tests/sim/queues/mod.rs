@@ -1,19 +1,19 @@
 //! The model of queues as a reference.
 //!
-//! Who waits for a job stands in no log: a claim for somebody who waits must be right where it stands, and that nobody
-//! waits in vain is looked at when a run has come to rest.
+//! Waiting clients are not in the log: a claim for a waiting client must be right at its position, and that no client waits
+//! in vain is checked when a run has settled.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `kinds.rs` | what kinds of queues there are, and what passes with the process |
-//! | `judge.rs` | what the log must say, and what clients must be told |
+//! | `kinds.rs` | the kinds of queues, and what passes with the process |
+//! | `judge.rs` | the required content of the log and of answers |
 
 mod judge;
 mod kinds;
 #[expect(
     clippy::indexing_slicing,
     dead_code,
-    reason = "it is part of the library's tests, which ask for more"
+    reason = "it is shared with the library's tests, which use more of it"
 )]
 #[path = "../../../src/actors/queue/model/mod.rs"]
 mod model;

@@ -1,5 +1,5 @@
-//! Makes a data directory with something of everything that a format can hold. No clock, no chance and no thread is in
-//! it but sled's, so it holds the same each time.
+//! Makes a data directory with an example of everything that a format can hold. It uses no clock, no random numbers and no
+//! threads except sled's, so the content is the same each time.
 
 use crate::directory::{SEGMENTS, name};
 use sexton::actors::lock::{self, LockMachine, Name};
@@ -24,10 +24,10 @@ use sexton::spine::recovery::digest;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Every so many entries of an actor, one is of a message that came with a key.
+/// Once in this many entries of an actor, the message has an idempotency key.
 const KEYED: u64 = 8;
 
-/// A machine without its shell, its receipts, its newest entry, and how many there were.
+/// A machine without its shell, its receipts, its newest entry, and the number of entries.
 struct Actor<M> {
     machine: M,
     receipts: Receipts,
@@ -35,7 +35,7 @@ struct Actor<M> {
     last: Seq,
 }
 
-/// A coordinator without its shell: its machines, one ledger, one writer, moved by hand.
+/// A coordinator without its shell: its machines, one ledger, one writer, driven step by step.
 struct Maker {
     disk: Arc<dyn Disk>,
     slots: Slots,
@@ -44,11 +44,11 @@ struct Maker {
     writer: Writer,
     locks: Actor<LockMachine>,
     queues: Actor<QueueMachine>,
-    /// Up to where the newest snapshot goes.
+    /// The entry up to which the newest snapshot has the state.
     older: Seq,
 }
 
-/// Makes it.
+/// Makes the directory.
 pub(crate) fn make(data: &Path) {
     let mut maker = Maker::start(data);
     for number in 0..400 {
@@ -90,12 +90,12 @@ pub(crate) fn make(data: &Path) {
     maker.job(&Job::Drain);
     maker.ledger.drain(ActorId::LOCK, Draining::All);
     maker.ledger.drain(ActorId::QUEUE, Draining::Additions);
-    // No stop: the end is one after a kill, behind which numbers go on at what was reserved.
+    // No stop: it ends like a kill, after which numbers continue at the reserved bound.
     maker.write();
 }
 
 fn queue(name: &str) -> QueueName {
-    QueueName::parse(name.as_bytes()).expect("a name")
+    QueueName::parse(name.as_bytes()).expect("a valid name")
 }
 
 fn pop(names: &[&str], by: Claimant, weights: &[u32]) -> Job {
@@ -183,7 +183,7 @@ impl<M: machine::Actor> Actor<M> {
         self.last = stamp.seq;
     }
 
-    /// Lets happen what is due.
+    /// Processes whatever is due.
     fn pass(&mut self, ledger: &mut Ledger) {
         let now = ledger.both();
         while let Some(item) = self.machine.due(now) {
@@ -211,7 +211,7 @@ impl<M: machine::Actor> Actor<M> {
                     changed: page.changed,
                     content: page.content,
                 };
-                writer.put(&page).expect("it can be written");
+                writer.put(&page).expect("a writable file");
             }
             if done {
                 break;
@@ -223,7 +223,7 @@ impl<M: machine::Actor> Actor<M> {
 impl Maker {
     fn start(data: &Path) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
-        disk.create_folder("").expect("it can be made");
+        disk.create_folder("").expect("a new directory");
         let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
         let tail = Tail::default();
         let filler = Box::new(InlineFiller::new(Arc::clone(&disk)));
@@ -249,7 +249,7 @@ impl Maker {
         maker
     }
 
-    /// One of a few hundred locks under names of every kind: some are waited for, some end soon.
+    /// One of a few hundred locks under names of every kind: some have waiters, some expire soon.
     fn request(&mut self, number: u16) {
         let index = match number % 4 {
             0 => Name::new([0xff, 0, b'\\', b'"', number.to_le_bytes()[0]]),
@@ -258,7 +258,7 @@ impl Maker {
         };
         let message = lock::Message::Request {
             key: name(&format!("key {}", number % 150)),
-            index: index.expect("it is short"),
+            index: index.expect("the name is short"),
             owner: name(&format!("owner {}", number % 170)),
             ttl: if number.is_multiple_of(7) { 9 } else { 60_000 },
             ttw: if number.is_multiple_of(5) {
@@ -287,7 +287,7 @@ impl Maker {
         self.queues.decide(&mut self.ledger, at, message);
     }
 
-    /// Lets happen what is due.
+    /// Processes whatever is due.
     fn pass(&mut self) {
         self.locks.pass(&mut self.ledger);
         self.queues.pass(&mut self.ledger);
@@ -339,7 +339,7 @@ impl Maker {
         }
     }
 
-    /// Everything that can become of claims, and of queues.
+    /// Every end of claims, and every operation on queues.
     fn work(&mut self) {
         self.claim();
         for id in 1..60 {
@@ -405,14 +405,14 @@ impl Maker {
 
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
-        self.writer.write(&mut batch).expect("it can be written");
+        self.writer.write(&mut batch).expect("a writable file");
         self.writer.sync().expect("it can be synced");
         self.ledger.durable(batch.last());
     }
 
     fn checkpoint(&mut self, slot: SlotId) {
         self.write();
-        let mut writer = self.slots.write(slot).expect("it can be written");
+        let mut writer = self.slots.write(slot).expect("a writable file");
         let manifest = Manifest {
             begun: self.ledger.last(),
             states: vec![self.locks.state(), self.queues.state()],

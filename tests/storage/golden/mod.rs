@@ -1,4 +1,4 @@
-//! Data directories that were made once and must be read for ever: `snapshots/README.md` says what they are.
+//! Data directories that were made once and must stay readable forever: `snapshots/README.md` describes them.
 
 mod maker;
 mod record;
@@ -17,14 +17,14 @@ fn root() -> PathBuf {
 
 /// The golden directories, by name.
 fn all(root: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root).expect("snapshots/golden is there");
-    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let entries = std::fs::read_dir(root).expect("snapshots/golden exists");
+    let paths = entries.map(|entry| entry.expect("the directory is readable").path());
     let mut found: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
     found.sort();
     found
 }
 
-/// Reads a golden directory in every way there is; what is not as it was recorded.
+/// Reads a golden directory in every possible way; returns the differences from its record.
 fn check(golden: &Path) -> Result<(), String> {
     let recorded = Record::load(golden)?;
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -40,12 +40,12 @@ fn check(golden: &Path) -> Result<(), String> {
             expected.snapshots.remove(slot);
         }
         let mut found = Record::of(&data)?;
-        // An actor that came later has nothing in it.
+        // An actor that was added later has nothing in it.
         let is_new = |name: &String| !recorded.actors.contains_key(name);
         found
             .actors
             .retain(|name, it| !is_new(name) || it.entries > 0);
-        // What it was written as says nothing of how it reads.
+        // The recorded format and version of the writing program do not affect how it reads.
         (expected.frozen, expected.program) = (found.frozen, found.program.clone());
         expected.format = found.format;
         if found != expected {
@@ -68,7 +68,7 @@ fn every_golden_directory_is_read_with_the_recorded_digests() {
         .collect();
     assert!(
         versions.contains(&FORMAT_VERSION),
-        "there is one of the format that is written now: {versions:?}"
+        "the current format has one: {versions:?}"
     );
     for path in golden {
         check(&path).unwrap_or_else(|wrong| panic!("{}: {wrong}", path.display()));
@@ -84,7 +84,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             .args(["inspect", "--json"])
             .arg(golden.join("data"))
             .output()
-            .expect("it runs");
+            .expect("the command runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(
             output.status.code(),
@@ -92,17 +92,17 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             "{}: {said}",
             golden.display()
         );
-        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-        for actor in found["actors"].as_array().expect("actors are a list") {
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+        for actor in found["actors"].as_array().expect("`actors` is a list") {
             let name = actor["name"].as_str().expect("an actor has a name");
             if let Some(recorded) = recorded.actors.get(name) {
                 assert_eq!(actor["digest"], recorded.digest, "{}", golden.display());
             }
         }
 
-        let scratch = tempfile::tempdir().expect("a directory can be made");
+        let scratch = tempfile::tempdir().expect("a temporary directory");
         copy(&golden.join("data"), scratch.path());
-        let node = Node::open(settings(scratch.path())).expect("it opens");
+        let node = Node::open(settings(scratch.path())).expect("the directory opens");
         let entries = node::entries(&node.handle()).len() as u64;
         assert_eq!(
             entries,
@@ -110,29 +110,29 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             "{}",
             golden.display()
         );
-        let jobs = sexton::block_on(node.handle().queues().totals()).expect("it answers");
-        // Those in memory alone are gone, and those that run once and were claimed over a connection.
+        let jobs = sexton::block_on(node.handle().queues().totals()).expect("the node answers");
+        // Jobs of class `memory` are gone, and so are those that run once and were claimed over a connection.
         let all = recorded.actors["queue"].entries;
         let kept = u64::from(jobs.jobs.all());
         assert!(kept > 100 && kept < all, "{kept} of {all}");
-        node.stop().expect("it stops");
+        node.stop().expect("the node stops");
     }
 }
 
 #[test]
 fn what_differs_or_is_not_there_is_noticed() {
-    let golden = all(&root()).pop().expect("there is one");
+    let golden = all(&root()).pop().expect("a golden directory exists");
     let planted = |name: &str, plant: &dyn Fn(&Path)| {
-        let scratch = tempfile::tempdir().expect("a directory can be made");
+        let scratch = tempfile::tempdir().expect("a temporary directory");
         copy(&golden, scratch.path());
         plant(scratch.path());
         check(scratch.path()).expect_err(name)
     };
     let rewrite = |path: &Path, from: &str, to: &str| {
         let record = path.join("record.json");
-        let text = std::fs::read_to_string(&record).expect("it is there");
+        let text = std::fs::read_to_string(&record).expect("the file exists");
         assert!(text.contains(from), "{from} in {text}");
-        std::fs::write(record, text.replace(from, to)).expect("it can be written");
+        std::fs::write(record, text.replace(from, to)).expect("a writable file");
     };
     let digest = Record::load(&golden).expect("it has a record").actors["lock"]
         .digest
@@ -140,32 +140,32 @@ fn what_differs_or_is_not_there_is_noticed() {
     let other = "0".repeat(32);
     planted("another digest", &|path| rewrite(path, &digest, &other));
     planted("no record", &|path| {
-        std::fs::remove_file(path.join("record.json")).expect("it is there");
+        std::fs::remove_file(path.join("record.json")).expect("the file exists");
     });
     planted("no journal", &|path| {
-        std::fs::remove_dir_all(path.join("data/journal")).expect("it is there");
+        std::fs::remove_dir_all(path.join("data/journal")).expect("the directory exists");
     });
     planted("a damaged snapshot", &|path| {
-        std::fs::write(path.join("data/snapshots/a/conf"), "").expect("it can be written");
+        std::fs::write(path.join("data/snapshots/a/conf"), "").expect("a writable file");
     });
-    let empty = tempfile::tempdir().expect("a directory can be made");
+    let empty = tempfile::tempdir().expect("a temporary directory");
     assert_eq!(
         all(empty.path()),
         Vec::<PathBuf>::new(),
-        "there is nothing to be content with"
+        "an empty directory has none"
     );
 }
 
-/// What is written now is what lies there. Until a format is frozen, what lies there is made anew when that changes;
-/// afterwards the change has a format of its own.
+/// The current format gives the stored directory. Until a format is frozen, the directory is regenerated when the format changes;
+/// afterwards a change requires a new format.
 #[test]
 fn what_is_made_now_is_what_was_made_then() {
-    let scratch = tempfile::tempdir().expect("a directory can be made");
+    let scratch = tempfile::tempdir().expect("a temporary directory");
     let made = ["first", "second"].map(|name| {
         let data = scratch.path().join(name);
         maker::make(&data);
         (
-            Record::of(&data).expect("it reads"),
+            Record::of(&data).expect("the record is readable"),
             everything(&data.join("journal")),
         )
     });
@@ -190,9 +190,9 @@ fn what_is_made_now_is_what_was_made_then() {
             continue;
         }
         let remedy = if recorded.frozen {
-            "it is frozen: raise FORMAT_VERSION"
+            "the format is frozen: raise FORMAT_VERSION"
         } else {
-            "`just golden` makes it anew"
+            "`just golden` regenerates it"
         };
         let now = Record {
             frozen: recorded.frozen,
@@ -200,7 +200,7 @@ fn what_is_made_now_is_what_was_made_then() {
             ..first.clone()
         };
         assert_eq!(recorded, now, "the format has changed: {remedy}");
-        // A start names the version of the program in the journal.
+        // A start records the version of the program in the journal.
         if recorded.program == first.program {
             let kept = contents(everything(&golden.join("data/journal")));
             assert!(kept == journal, "the journal has changed: {remedy}");
@@ -216,12 +216,14 @@ fn make() {
         let recorded = Record::load(&golden).expect("it has a record");
         assert!(
             !recorded.frozen,
-            "format {FORMAT_VERSION} is frozen: its golden directory is never made anew"
+            "format {FORMAT_VERSION} is frozen: its golden directory is never regenerated"
         );
         std::fs::remove_dir_all(&golden).expect("it can be removed");
     }
     let data = golden.join("data");
     maker::make(&data);
-    Record::of(&data).expect("it reads").save(&golden);
+    Record::of(&data)
+        .expect("the record is readable")
+        .save(&golden);
     check(&golden).expect("it reads as it was made");
 }

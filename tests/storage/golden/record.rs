@@ -1,4 +1,4 @@
-//! What stands beside a golden directory: what came out of it when it was made.
+//! The record beside a golden directory: its content when it was made.
 
 use serde_json::{Value, json};
 use sexton::actors::{self, Actors, Rules};
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Snapshots by slot: up to where they go, their pages, the digest of each actor in them.
+/// Snapshots by slot: the entry up to which they have the state, their pages, the digest of each actor.
 type Snapshots = BTreeMap<String, (u64, u64, BTreeMap<String, String>)>;
 
-/// What a directory comes to.
+/// The content of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The format it was written in.
@@ -25,13 +25,13 @@ pub(crate) struct Record {
     pub(crate) program: String,
     /// The last sequence number.
     pub(crate) last: u64,
-    /// Snapshots by slot: up to where they go, their pages, the digest of each actor in them.
+    /// Snapshots by slot: the entry up to which they have the state, their pages, the digest of each actor.
     pub(crate) snapshots: Snapshots,
-    /// Actors by name, those that have anything: a directory may be older than an actor.
+    /// Actors by name, those that have any state: a directory may be older than an actor.
     pub(crate) actors: BTreeMap<String, ActorRecord>,
 }
 
-/// What an actor comes to.
+/// The final state of an actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ActorRecord {
     pub(crate) digest: String,
@@ -40,7 +40,7 @@ pub(crate) struct ActorRecord {
 
 impl ActorRecord {
     fn of(actor: &dyn Recovering) -> Self {
-        // Queues are there as long as they have jobs, and bytes are in these.
+        // Queues exist as long as they have jobs, and these have bodies.
         let gauges = actor.gauges().into_iter();
         let items = gauges.filter(|gauge| !["queues", "bytes"].contains(&gauge.name));
         Self {
@@ -78,7 +78,7 @@ fn snapshots(slots: &Slots) -> Result<Snapshots, String> {
 }
 
 impl Record {
-    /// Reads a directory as a start would, and each of its snapshots besides. Nothing of it is changed.
+    /// Reads a directory as a start would, and also each of its snapshots. Nothing of it is changed.
     pub(crate) fn of(data: &Path) -> Result<Self, String> {
         let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -170,7 +170,7 @@ impl Record {
             "snapshots": snapshots.collect::<serde_json::Map<_, _>>(),
             "actors": actors.collect::<serde_json::Map<_, _>>(),
         });
-        let text = serde_json::to_string_pretty(&value).expect("it is plain JSON");
-        std::fs::write(golden.join("record.json"), text + "\n").expect("it can be written");
+        let text = serde_json::to_string_pretty(&value).expect("the value serializes");
+        std::fs::write(golden.join("record.json"), text + "\n").expect("a writable file");
     }
 }

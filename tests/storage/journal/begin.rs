@@ -1,4 +1,4 @@
-//! Reading from the middle: exactly what comes after, and a refusal that names what is gone.
+//! Reading from the middle: exactly what follows, and a refusal that names what is missing.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -19,7 +19,7 @@ const LONG: Sizes = Sizes {
     max_bytes: 600 << 10,
 };
 
-/// Batches with gaps between their numbers over several segments, the last of which is only prepared; what was
+/// Batches with gaps between their numbers over several segments, the last of which is only prepared; returns what was
 /// written, and the segment in which the log ends.
 pub(crate) fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
@@ -56,10 +56,10 @@ pub(crate) fn long_log() -> (MemoryDisk, Vec<Written>, u64) {
 
 fn ends_in(disk: &MemoryDisk) -> u64 {
     read(disk)
-        .expect("whole")
+        .expect("an intact log")
         .1
         .place
-        .expect("there is a log")
+        .expect("the log has entries")
         .0
 }
 
@@ -68,9 +68,9 @@ pub(crate) fn behind(all: &[Written], after: u64) -> Vec<Written> {
     wanted.cloned().collect()
 }
 
-/// Everything after every number, also when no earlier segment can be read.
+/// Everything after every number, even if no earlier segment can be read.
 fn every_begin_point((disk, all, last): (MemoryDisk, Vec<Written>, u64)) {
-    let (_, whole) = read(&disk).expect("whole");
+    let (_, whole) = read(&disk).expect("an intact log");
     let mut starts = Vec::new();
     for begin in 0..=whole.last.0 + 2 {
         let start = needed_from(&disk, last, begin);
@@ -97,7 +97,7 @@ fn every_begin_point((disk, all, last): (MemoryDisk, Vec<Written>, u64)) {
     starts.dedup();
     assert!(
         starts.len() > 3,
-        "reading began in several places: {starts:?}"
+        "reading began in several segments: {starts:?}"
     );
 }
 
@@ -124,14 +124,14 @@ fn all_that_is_left_is_read_wherever_it_begins() {
                 first(&disk, ordinal).map(|seq| seq - u64::from(!goes_on))
             });
             let wanted = behind(&all, opens.expect("records are left"));
-            let (found, tail) = read_present(&disk).expect("it is whole");
+            let (found, tail) = read_present(&disk).expect("it is intact");
             assert!(found == wanted, "without {removed}");
             assert_eq!(tail.records, wanted.len() as u64, "without {removed}");
         }
     }
 }
 
-/// The mark that ends a segment may tell an older number than the record before it.
+/// The mark that ends a segment may have an older number than the record before it.
 #[test]
 fn a_segment_that_opens_with_its_end_is_no_begin() {
     let disk = MemoryDisk::default();
@@ -141,7 +141,7 @@ fn a_segment_that_opens_with_its_end_is_no_begin() {
     };
     let mixed = [records(3..=3, 20), records(4..=4, 1500)].concat();
     write(&disk, growing, &[records(1..=2, 20), mixed.clone()]);
-    let opening = |ordinal| segment::opening(&disk, ordinal).expect("the disk reads");
+    let opening = |ordinal| segment::opening(&disk, ordinal).expect("a read");
     assert_eq!(
         [1, 2, 3].map(opening),
         [
@@ -150,7 +150,7 @@ fn a_segment_that_opens_with_its_end_is_no_begin() {
             Opening::Record(Seq(4)),
         ]
     );
-    let (found, _) = read_after(&disk, after(2)).expect("whole");
+    let (found, _) = read_after(&disk, after(2)).expect("an intact log");
     assert_eq!(found, mixed);
 }
 
@@ -162,9 +162,9 @@ fn what_is_known_already_is_never_taken_back() {
         &mut mark(1, &Mark::Reserve { bound: Seq(1000) }),
         &mut log::batch(&records(2..=9, 10)),
     ] {
-        open.write(batch).expect("the disk takes it");
+        open.write(batch).expect("a write");
     }
-    open.sync().expect("the disk syncs");
+    open.sync().expect("a sync");
     assert_eq!(needed_from(&disk, 1, 9), 1, "the mark is read again");
     let begin = Begin {
         after: Seq(9),
@@ -172,14 +172,14 @@ fn what_is_known_already_is_never_taken_back() {
         reserved: Seq(2000),
         reaches: Seq(9),
     };
-    let (found, tail) = read_after(&disk, begin).expect("whole");
+    let (found, tail) = read_after(&disk, begin).expect("an intact log");
     assert_eq!(found, []);
     assert_eq!((tail.last, tail.records), (Seq(9), 0));
     assert_eq!(
         (tail.last_at, tail.next()),
         (Timestamp(5_000_000), Seq(2000))
     );
-    // The record after it is older than what is known already.
+    // The record after it is older than what is already known.
     let begin = Begin {
         after: Seq(8),
         ..begin
@@ -192,12 +192,12 @@ fn what_is_known_already_is_never_taken_back() {
         other => panic!("{other:?}"),
     }
     let mut reserve = mark(10, &Mark::Reserve { bound: Seq(3000) });
-    open.write(&mut reserve).expect("the disk takes it");
+    open.write(&mut reserve).expect("a write");
     let begin = Begin {
         at: Timestamp(0),
         ..begin
     };
-    let (_, tail) = read_after(&disk, begin).expect("whole");
+    let (_, tail) = read_after(&disk, begin).expect("an intact log");
     assert_eq!(tail.next(), Seq(3000), "a later reserve counts");
 }
 
@@ -205,10 +205,9 @@ fn what_is_known_already_is_never_taken_back() {
 fn a_stop_that_nobody_wants_to_read_again_is_still_a_clean_end() {
     let (disk, all, _) = small_log();
     let mut open = writer(&disk, SMALL).expect("the log opens");
-    open.write(&mut mark(100, &Mark::Stop))
-        .expect("the disk takes it");
+    open.write(&mut mark(100, &Mark::Stop)).expect("a write");
     for begin in [99, 100] {
-        let (_, tail) = read_after(&disk, after(begin)).expect("whole");
+        let (_, tail) = read_after(&disk, after(begin)).expect("an intact log");
         assert!(tail.clean && tail.next() == Seq(101), "after {begin}");
     }
     assert!(all.iter().all(|(seq, _)| *seq < 100));
@@ -219,7 +218,7 @@ fn a_cut_tail_is_gone_on_from_when_reading_began_in_the_middle() {
     let (disk, all, last) = small_log();
     for begin in [20, 40, 54] {
         let disk = disk.copy();
-        trim(&disk, Seq(begin)).expect("the disk removes");
+        trim(&disk, Seq(begin)).expect("a removal");
         let end = used(&disk, last);
         disk.edit(&segment(last), |bytes| bytes[end + 7] = 9);
         let (found, tail) = read_after(&disk, after(begin)).expect("a torn tail is no damage");
@@ -227,10 +226,9 @@ fn a_cut_tail_is_gone_on_from_when_reading_began_in_the_middle() {
         assert!(tail.cut.is_some(), "after {begin}");
         let more = records(100..=120, 40);
         let mut open = writer_at(&disk, SMALL, &tail).expect("the log opens");
-        open.write(&mut log::batch(&more))
-            .expect("the disk takes it");
-        open.sync().expect("the disk syncs");
-        let (found, tail) = read_after(&disk, after(begin)).expect("whole");
+        open.write(&mut log::batch(&more)).expect("a write");
+        open.sync().expect("a sync");
+        let (found, tail) = read_after(&disk, after(begin)).expect("an intact log");
         assert_eq!(found, [behind(&all, begin), more].concat());
         assert_eq!(tail.cut, None);
     }
@@ -246,7 +244,7 @@ fn a_segment_that_was_just_begun_is_where_a_log_read_from_the_middle_goes_on() {
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
     disk.delete(SYNCED);
     for begin in [begins - 1, begins, 50] {
-        let (found, tail) = read_after(&disk, after(begin)).expect("whole");
+        let (found, tail) = read_after(&disk, after(begin)).expect("an intact log");
         assert_eq!((found, tail.last), (Vec::new(), Seq(begins - 1)));
         assert_eq!((tail.place, tail.cut), (Some((last, 32)), None));
     }
@@ -255,7 +253,7 @@ fn a_segment_that_was_just_begun_is_where_a_log_read_from_the_middle_goes_on() {
 #[test]
 fn segments_are_listed_with_what_they_open_with() {
     let (disk, _, last) = small_log();
-    let present = segment::present(&disk).expect("the disk lists");
+    let present = segment::present(&disk).expect("a listing");
     let expected: Vec<_> = (1..=last + 1)
         .map(|ordinal| Present {
             ordinal,
@@ -264,7 +262,7 @@ fn segments_are_listed_with_what_they_open_with() {
         .collect();
     assert_eq!(present, expected);
     for Present { ordinal, .. } in present {
-        let opening = segment::opening(&disk, ordinal).expect("the disk reads");
+        let opening = segment::opening(&disk, ordinal).expect("a read");
         let expected =
             first(&disk, ordinal).map_or(Opening::Blank, |seq| Opening::Record(Seq(seq)));
         assert_eq!(opening, expected, "segment {ordinal}");
@@ -272,7 +270,7 @@ fn segments_are_listed_with_what_they_open_with() {
     disk.edit(&segment(2), |bytes| bytes[200] ^= 1);
     disk.edit(&segment(3), |bytes| bytes[40] ^= 1);
     disk.edit(&segment(4), |bytes| bytes[12..32].fill(7));
-    let opening = |ordinal| segment::opening(&disk, ordinal).expect("the disk reads");
+    let opening = |ordinal| segment::opening(&disk, ordinal).expect("a read");
     assert!(matches!(opening(2), Opening::Record(_)));
     assert_eq!(
         [opening(3), opening(4)],

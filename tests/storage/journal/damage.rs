@@ -1,4 +1,4 @@
-//! Flipped bytes, missing files, foreign files: a clear error or a named cut, never a silent loss and never a panic.
+//! Flipped bytes, missing files, foreign files: a clear error or a reported cut, never a silent loss and never a panic.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -10,15 +10,15 @@ use sexton::persist::format::FORMAT_VERSION;
 
 const FLIPS: [u8; 4] = [0x01, 0x10, 0x80, 0xff];
 
-/// Twelve synced batches over several segments; the batches, and the segment in which the log ends.
+/// Twelve synced batches over several segments; returns the batches, and the segment in which the log ends.
 fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
     let disk = MemoryDisk::default();
     let batches: Vec<_> = (0..12)
         .map(|n| records(n * 2 + 1..=n * 2 + 2, 11))
         .collect();
     write(&disk, SMALL, &batches);
-    let (_, tail) = read(&disk).expect("whole");
-    let (last, _) = tail.place.expect("there is a log");
+    let (_, tail) = read(&disk).expect("an intact log");
+    let (last, _) = tail.place.expect("the log has entries");
     assert!(last >= 3, "the log takes several segments");
     (disk, batches, last)
 }
@@ -41,11 +41,11 @@ fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last
             match read(&disk) {
                 Ok((found, tail)) => {
                     cuts += 1;
-                    assert!(!is_noted, "{place}: it was synced, and the log knows");
+                    assert!(!is_noted, "{place}: it was synced, and the log shows it");
                     assert_eq!(found, all[..found.len()], "{place}");
                     assert!(found.len() >= synced, "{place}: only the last batch may go");
-                    assert!(found.len() < all.len(), "{place}: a flip was passed over");
-                    let cut = tail.cut.expect("a cut is told");
+                    assert!(found.len() < all.len(), "{place}: a flip was ignored");
+                    let cut = tail.cut.expect("the cut is reported");
                     assert_eq!(cut.file, name, "{place}");
                     assert!(
                         (cut.offset..cut.offset + cut.bytes).contains(&(at as u64)),
@@ -73,7 +73,7 @@ fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last
     assert!(errors > 2000 && cuts > 100, "{errors} errors, {cuts} cuts");
 }
 
-/// All but the salt is known from the file, and the checksums agree with one salt alone.
+/// Everything except the salt is known from the file, and only one salt matches the checksums.
 #[test]
 fn a_flip_in_a_header_costs_nothing_and_is_told() {
     let (disk, batches, last) = small_log();
@@ -95,11 +95,11 @@ fn a_flip_in_a_header_costs_nothing_and_is_told() {
             );
             let more = records(100..=103, 40);
             write(&disk, SMALL, std::slice::from_ref(&more));
-            let (found, _) = read(&disk).expect("it goes on in another segment");
+            let (found, _) = read(&disk).expect("the journal continues in another segment");
             assert_eq!(found, [batches.concat(), more].concat(), "{place}");
         }
     }
-    // With checksum and salt gone there is nothing to know it by.
+    // Without checksum and salt the header cannot be recognised.
     disk.edit(&segment(2), |bytes| bytes[12..32].fill(7));
     let verdict = read(&disk);
     assert!(
@@ -124,10 +124,10 @@ fn a_log_whose_last_frames_became_zeros_is_damaged_as_far_as_it_was_synced() {
             other => panic!("zeros from {from}: {other:?}"),
         }
     }
-    // What was not synced may go; what says how far it was, too.
+    // What was not synced may be lost; so may the note of how far the log was synced.
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut log::batch(&records(100..=100, 9)))
-        .expect("the disk takes it");
+        .expect("a write");
     for (at, flip) in [(end, 0), (end - 1, 1)] {
         let disk = disk.copy();
         disk.edit(&segment(last), |bytes| bytes[at..].fill(0));
@@ -153,7 +153,7 @@ fn a_flip_in_the_zeros_does_no_harm() {
                 assert_eq!(found, all, "{name} byte {at}");
                 let more = records(100..=103, 40);
                 write(&disk, SMALL, std::slice::from_ref(&more));
-                let (found, tail) = read(&disk).expect("whole");
+                let (found, tail) = read(&disk).expect("an intact log");
                 assert_eq!(found, [&all[..], &more].concat(), "{name} byte {at}");
                 assert_eq!(tail.cut, None, "{name} byte {at}");
                 tried += 1;
@@ -196,7 +196,7 @@ fn a_missing_segment_is_damage_wherever_it_stood() {
             }
             other => panic!("without segment {ordinal}: {other:?}"),
         }
-        // Also when the prepared one behind it is gone.
+        // Also if the prepared one after it is missing.
         disk.delete(&segment(last + 1));
         assert!(read(&disk).is_err(), "without {ordinal}");
     }
@@ -230,10 +230,10 @@ fn other_files_in_the_folder_are_left_alone() {
         disk.put(&format!("journal/{name}"), b"not ours".to_vec());
     }
     let all = batches.concat();
-    assert_eq!(read(&disk).expect("whole").0, all);
+    assert_eq!(read(&disk).expect("an intact log").0, all);
     let more = records(100..=110, 40);
     write(&disk, SMALL, std::slice::from_ref(&more));
-    assert_eq!(read(&disk).expect("whole").0, [all, more].concat());
+    assert_eq!(read(&disk).expect("an intact log").0, [all, more].concat());
     for name in foreign {
         assert_eq!(
             disk.bytes(&format!("journal/{name}")),
@@ -249,7 +249,7 @@ fn half_prepared_segments_are_swept_away() {
     let next = format!("journal/{:08}.tmp", last + 1);
     disk.put(&next, vec![0; 100]);
     disk.put("journal/00000099.tmp", vec![7; 100]);
-    assert_eq!(read(&disk).expect("whole").0, batches.concat());
+    assert_eq!(read(&disk).expect("an intact log").0, batches.concat());
     write(&disk, SMALL, &[records(100..=110, 40)]);
     assert!(
         disk.names().iter().all(|name| !name.contains(".tmp")),
@@ -287,7 +287,10 @@ fn a_damaged_header_of_an_unused_segment_is_no_loss() {
         assert_eq!(read(&disk).expect("nothing was in it").0, all);
         let more = records(100..=120, 40);
         write(&disk, SMALL, std::slice::from_ref(&more));
-        assert_eq!(read(&disk).expect("whole").0, [&all[..], &more].concat());
+        assert_eq!(
+            read(&disk).expect("an intact log").0,
+            [&all[..], &more].concat()
+        );
     }
 }
 
@@ -304,7 +307,7 @@ fn time_that_goes_back_in_the_log_is_damage() {
         kind: sexton::persist::format::Kind::Entry,
     };
     batch.push(about, |_| {});
-    open.write(&mut batch).expect("the disk takes it");
+    open.write(&mut batch).expect("a write");
     match read(&disk) {
         Err(PersistError::Corrupt { after, found, .. }) => {
             assert_eq!(after, Seq(2));

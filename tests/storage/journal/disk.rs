@@ -1,4 +1,4 @@
-//! A disk in memory, with whatever can be wrong with one.
+//! A disk in memory, with every kind of fault.
 
 use sexton::persist::disk::{Disk, DiskFile};
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Bytes>,
-    /// Bytes that fit, if there is a bound.
+    /// The bytes that fit, if limited.
     capacity: Option<usize>,
-    /// Changes that still happen before the power goes, if it does.
+    /// The number of changes until the power is cut, if it is.
     changes_left: Option<usize>,
-    /// Whether syncs wait, and how many do.
+    /// Whether syncs are held back, and how many are waiting.
     held: bool,
     waiting: usize,
     /// Whether syncs fail.
@@ -40,11 +40,11 @@ struct MemoryFile {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics while it is held")
+    mutex.lock().expect("not poisoned")
 }
 
 impl Shared {
-    /// Notes that something is about to change; an error once the power is gone.
+    /// Called before a change; an error once the power is off.
     fn change(&self) -> io::Result<()> {
         match &mut lock(&self.state).changes_left {
             Some(0) => Err(io::Error::other("the power is gone")),
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl MemoryDisk {
-    /// Another disk with the same files and nothing wrong with it.
+    /// Another disk with the same files and no faults.
     pub(crate) fn copy(&self) -> Self {
         let copy = Self::default();
         for (name, bytes) in &lock(&self.shared.state).files {
@@ -80,15 +80,10 @@ impl MemoryDisk {
 
     fn file(&self, name: &str) -> Bytes {
         let state = lock(&self.shared.state);
-        Arc::clone(
-            state
-                .files
-                .get(name)
-                .expect("tests speak of files that are there"),
-        )
+        Arc::clone(state.files.get(name).expect("tests name files that exist"))
     }
 
-    /// Puts a file there, whole.
+    /// Puts a complete file there.
     pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
         let bytes = Arc::new(Mutex::new(bytes));
         lock(&self.shared.state)
@@ -109,31 +104,31 @@ impl MemoryDisk {
         lock(&self.shared.state).files.keys().cloned().collect()
     }
 
-    /// Lets `more` bytes fit beyond what is there, or any number.
+    /// Limits the free space to `more` bytes, or removes the limit.
     pub(crate) fn leave(&self, more: Option<usize>) {
         let mut state = lock(&self.shared.state);
         state.capacity = more.map(|more| state.used() + more);
     }
 
-    /// Lets the power go after so many changes.
+    /// Cuts the power after this many changes.
     pub(crate) fn cut_power_after(&self, changes: usize) {
         lock(&self.shared.state).changes_left = Some(changes);
     }
 
-    /// Lets syncs wait until told otherwise.
+    /// Holds syncs back until released.
     pub(crate) fn hold_syncs(&self, held: bool) {
         lock(&self.shared.state).held = held;
         self.shared.changed.notify_all();
     }
 
-    /// Waits until somebody waits for a sync.
+    /// Waits until a caller waits for a sync.
     pub(crate) fn until_a_sync_waits(&self) {
         let state = lock(&self.shared.state);
         let waited = self
             .shared
             .changed
             .wait_while(state, |state| state.waiting == 0);
-        drop(waited.expect("nothing panics while it is held"));
+        drop(waited.expect("not poisoned"));
     }
 
     pub(crate) fn fail_syncs(&self) {
@@ -240,7 +235,7 @@ impl DiskFile for MemoryFile {
         state.waiting += 1;
         self.shared.changed.notify_all();
         let waited = self.shared.changed.wait_while(state, |state| state.held);
-        let mut state = waited.expect("nothing panics while it is held");
+        let mut state = waited.expect("not poisoned");
         state.waiting -= 1;
         state.syncs += 1;
         if state.failing {

@@ -1,4 +1,4 @@
-//! The journal thread: order, one sync for many, in place only when nothing waits, and an end that is told.
+//! The journal thread: order, one sync for many, direct writes only when nothing waits, and an end that is reported.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{batch, read, records, writer};
@@ -25,12 +25,12 @@ impl Wake for Unpark {
 
 fn start(disk: &MemoryDisk, fsync: Fsync) -> (Journal, JournalThread) {
     let mut writer = writer(disk, SIZES).expect("the log opens");
-    // The next segment is prepared before anybody counts syncs.
+    // The next segment is prepared before syncs are counted.
     writer.refill();
-    Journal::start(writer, fsync).expect("a thread can be started")
+    Journal::start(writer, fsync).expect("a new thread")
 }
 
-/// Waits, woken by the journal, until something is so.
+/// Waits, woken by the journal, until a condition holds.
 fn until(journal: &Journal, so: impl Fn(&Journal) -> bool) {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {
@@ -51,8 +51,8 @@ fn batches_are_written_in_the_order_in_which_they_were_handed_over() {
         journal.hand_over(batch(std::slice::from_ref(record)));
     }
     until(&journal, |journal| journal.released() == Seq(500));
-    thread.stop().expect("nothing failed");
-    assert_eq!(read(&disk).expect("whole").0, all);
+    thread.stop().expect("a clean stop");
+    assert_eq!(read(&disk).expect("an intact log").0, all);
     let counts = journal.counts();
     assert_eq!(
         counts.writes, counts.syncs,
@@ -83,8 +83,8 @@ fn one_sync_serves_all_that_came_while_the_last_one_ran() {
     disk.hold_syncs(false);
     until(&journal, |journal| journal.released() == Seq(100));
     assert_eq!(disk.syncs() - before, 2);
-    thread.stop().expect("nothing failed");
-    assert_eq!(read(&disk).expect("whole").0, records(1..=100, 30));
+    thread.stop().expect("a clean stop");
+    assert_eq!(read(&disk).expect("an intact log").0, records(1..=100, 30));
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn with_nothing_on_its_way_a_batch_is_written_and_synced_in_place() {
     let before = disk.syncs();
     assert!(journal.write_here(&mut batch(&records(1..=3, 30))));
     assert_eq!((journal.released(), disk.syncs() - before), (Seq(3), 1));
-    thread.stop().expect("nothing failed");
-    assert_eq!(read(&disk).expect("whole").0, records(1..=3, 30));
+    thread.stop().expect("a clean stop");
+    assert_eq!(read(&disk).expect("an intact log").0, records(1..=3, 30));
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn a_stop_writes_and_syncs_what_was_handed_over() {
         for seq in 1..=50 {
             journal.hand_over(batch(&records(seq..=seq, 30)));
         }
-        thread.stop().expect("nothing failed");
+        thread.stop().expect("a clean stop");
         assert_eq!(
-            read(&disk).expect("whole").0,
+            read(&disk).expect("an intact log").0,
             records(1..=50, 30),
             "{fsync:?}"
         );
@@ -129,7 +129,7 @@ fn what_reserves_numbers_is_synced_whatever_the_policy_says() {
     reserve.make_urgent();
     assert!(journal.write_here(&mut reserve));
     assert_eq!(disk.syncs(), before + 1);
-    thread.stop().expect("nothing failed");
+    thread.stop().expect("a clean stop");
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn after_a_failed_sync_nothing_is_released_any_more() {
     until(&journal, |journal| journal.failure().is_some());
     journal.write_here(&mut batch(&records(4..=4, 30)));
     journal.hand_over(batch(&records(5..=5, 30)));
-    let error = thread.stop().expect_err("the failure is told");
+    let error = thread.stop().expect_err("the failure is reported");
     assert!(
         error.to_string().contains("sync journal/00000001.seg"),
         "{error}"
     );
     assert_eq!(journal.released(), Seq(1));
-    let found = read(&disk).expect("whole").0;
+    let found = read(&disk).expect("an intact log").0;
     assert_eq!(
         found,
         records(1..=2, 30),

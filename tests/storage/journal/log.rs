@@ -57,13 +57,13 @@ pub(crate) fn records(seqs: std::ops::RangeInclusive<u64>, len: usize) -> Vec<Wr
         .collect()
 }
 
-/// Opens the log where it ends.
+/// Opens the log at its end.
 pub(crate) fn writer(disk: &MemoryDisk, sizes: Sizes) -> Result<Writer, PersistError> {
     let (_, tail) = read(disk)?;
     writer_at(disk, sizes, &tail)
 }
 
-/// Opens the log where this says that it ends.
+/// Opens the log at this end.
 pub(crate) fn writer_at(
     disk: &MemoryDisk,
     sizes: Sizes,
@@ -78,23 +78,21 @@ pub(crate) fn writer_at(
     )
 }
 
-/// Writes batches, each synced.
+/// Writes batches, and syncs each.
 pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
     let mut writer = writer(disk, sizes).expect("the log opens");
     for records in batches {
-        writer
-            .write(&mut batch(records))
-            .expect("the disk takes it");
-        writer.sync().expect("the disk syncs");
+        writer.write(&mut batch(records)).expect("a write");
+        writer.sync().expect("a sync");
     }
 }
 
-/// Everything in the log, and where it ends.
+/// Everything in the log, and its end.
 pub(crate) fn read(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
     read_after(disk, Begin::default())
 }
 
-/// What comes after this number.
+/// Everything after this number.
 pub(crate) fn after(seq: u64) -> Begin {
     Begin {
         after: Seq(seq),
@@ -102,7 +100,7 @@ pub(crate) fn after(seq: u64) -> Begin {
     }
 }
 
-/// Everything in the log behind a place, and where it ends.
+/// Everything in the log after a position, and its end.
 pub(crate) fn read_after(
     disk: &dyn Disk,
     begin: Begin,
@@ -110,7 +108,7 @@ pub(crate) fn read_after(
     all_of(Reader::open_after(disk, begin)?)
 }
 
-/// Everything that is left of the log, and where it ends.
+/// Everything that is left of the log, and its end.
 pub(crate) fn read_present(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
     all_of(Reader::open_present(disk)?)
 }
@@ -128,10 +126,10 @@ pub(crate) fn segment(ordinal: u64) -> String {
     sexton::persist::journal::segment::name(ordinal)
 }
 
-/// Where it is noted how far the log was synced.
+/// The file that records how far the log was synced.
 pub(crate) const SYNCED: &str = "journal/synced";
 
-/// Makes a header one of another format: its checksum holds.
+/// Changes the version of a header, with a valid checksum.
 #[expect(clippy::indexing_slicing, reason = "a header has its bytes")]
 pub(crate) fn of_format(version: u32, bytes: &mut [u8]) {
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
@@ -139,7 +137,7 @@ pub(crate) fn of_format(version: u32, bytes: &mut [u8]) {
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The number of the first record of a segment, from its bytes: none if it is blank, or opens with its end.
+/// The number of the first record of a segment, from its bytes: none if it is empty, or begins with its end mark.
 pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
     let bytes = disk.bytes(&segment(ordinal));
     let seq = bytes.get(40..48)?.first_chunk().copied()?;
@@ -147,7 +145,7 @@ pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
     (kind != 0 && kind != 4).then_some(u64::from_le_bytes(seq))
 }
 
-/// The segment from which everything after a number can be read, by the rule that the documents tell.
+/// The segment from which everything after a number can be read, by the documented rule.
 pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
     (1..=last)
         .rev()
@@ -155,7 +153,7 @@ pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
         .unwrap_or(1)
 }
 
-/// How far a segment is used. Knows that payloads end without a zero, and end marks and headers with some.
+/// How much of a segment is used. Relies on payloads that end with a nonzero byte, as end marks and headers do.
 pub(crate) fn used(disk: &MemoryDisk, ordinal: u64) -> usize {
     let bytes = disk.bytes(&segment(ordinal));
     let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);

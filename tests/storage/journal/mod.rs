@@ -1,15 +1,15 @@
-//! The journal on disks that tear, flip, forget, fill up and wait: what was synced is read back or its loss is named.
+//! The journal on disks that tear writes, flip bits, forget, fill up and wait: synced data is read back or its loss is reported.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `disk.rs` | a disk in memory that can be damaged, filled, stopped and copied |
 //! | `log.rs` | writing and reading small logs |
-//! | `whole.rs` | what is written is what is read |
-//! | `tails.rs` | ends that were being written: cut, counted, never back again |
+//! | `whole.rs` | what is written is read back |
+//! | `tails.rs` | unfinished ends: cut, counted, and gone for good |
 //! | `damage.rs` | flipped bytes, missing and foreign files |
 //! | `begin.rs` | reading from the middle |
-//! | `refusal.rs` | logs that lack what reading from the middle needs |
-//! | `trim.rs` | old segments go, and nothing that is needed |
+//! | `refusal.rs` | logs that lack data needed for reading from the middle |
+//! | `trim.rs` | old segments are removed, and nothing that is needed |
 //! | `space.rs` | a disk that fills up |
 //! | `group.rs` | the journal thread |
 

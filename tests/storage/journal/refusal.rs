@@ -1,4 +1,4 @@
-//! Reading from the middle refuses a log that lacks something: what is gone is named, and nothing is passed over.
+//! Reading from the middle refuses a log with a gap: the missing part is named, and nothing is skipped.
 
 use crate::journal::begin::{behind, long_log, small_log};
 use crate::journal::disk::MemoryDisk;
@@ -11,7 +11,7 @@ use sexton::persist::journal::segment::{self, Opening};
 use sexton::persist::journal::{Begin, Reader};
 use sexton::persist::retention::trim;
 
-/// What it does to a log, in words and in deed.
+/// The damage to a log: its description, and the function that does it.
 type Tear<'a> = (&'a str, &'a dyn Fn(&MemoryDisk));
 
 #[test]
@@ -107,7 +107,7 @@ fn a_first_segment_that_cannot_be_trusted_is_no_begin() {
             }
             Ok((found, tail)) if !tail.passed.is_empty() => assert!(found.is_empty()),
             Ok((found, tail)) => {
-                let opening = segment::opening(&disk, last).expect("the disk reads");
+                let opening = segment::opening(&disk, last).expect("a read");
                 assert!(matches!(opening, Opening::Record(_)), "byte {at}");
                 assert!(found.is_empty() && tail.cut.is_some(), "byte {at}");
             }
@@ -132,7 +132,7 @@ fn a_log_that_ends_too_early_is_refused() {
         ..after(begin)
     };
     for begin in [0, 20, 54, 60] {
-        read_after(&disk, until(begin, 54)).expect("it is all there");
+        read_after(&disk, until(begin, 54)).expect("it is complete");
         match read_after(&disk, until(begin, 55)) {
             Err(PersistError::Short {
                 file,
@@ -154,10 +154,10 @@ fn a_log_that_ends_too_early_is_refused() {
         read_after(&prepared, until(3, 9)),
         Err(PersistError::Short { .. })
     ));
-    // What a flip in the last batch cuts off was vouched for.
+    // The part that a flip in the last batch cuts off is covered by a snapshot.
     let end = used(&disk, last);
     disk.edit(&segment(last), |bytes| bytes[end - 1] ^= 1);
-    let (_, tail) = read_after(&disk, after(20)).expect("it could be a torn tail");
+    let (_, tail) = read_after(&disk, after(20)).expect("it may be a torn tail");
     assert_eq!((tail.last, tail.cut.is_some()), (Seq(53), true));
     assert!(matches!(
         read_after(&disk, until(20, 54)),
@@ -165,7 +165,7 @@ fn a_log_that_ends_too_early_is_refused() {
     ));
 }
 
-/// With what a snapshot vouches for, not even the last batch can be lost unsaid.
+/// With the records that a snapshot covers, not even the last batch can be lost silently.
 #[test]
 fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
     let (disk, all, last) = small_log();
@@ -197,7 +197,7 @@ fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
                         cuts += 1;
                         assert_eq!(found, behind(&all, begin)[..found.len()], "{place}");
                         assert!(tail.last >= Seq(50), "{place}: only the last batch may go");
-                        assert_eq!(tail.cut.expect("a cut is told").file, name, "{place}");
+                        assert_eq!(tail.cut.expect("the cut is reported").file, name, "{place}");
                     }
                     Err(PersistError::Corrupt { file, .. }) => {
                         errors += 1;
@@ -219,7 +219,7 @@ fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
     );
 }
 
-/// A frame that does not check is no reason to refuse, as long as one follows that was not wanted either.
+/// A frame with a wrong checksum is no reason to refuse, as long as a later one was not needed either.
 #[test]
 fn damage_before_what_is_wanted_is_passed_over_and_told() {
     for (disk, all, last) in [small_log(), long_log()] {
@@ -242,7 +242,7 @@ fn damage_before_what_is_wanted_is_passed_over_and_told() {
             }
             offset += usize::try_from(size).expect("a frame is small");
         }
-        assert!(passed > 0, "some of it is not wanted");
+        assert!(passed > 0, "some of it is not needed");
     }
 }
 
@@ -260,7 +260,7 @@ fn a_record_that_began_before_must_end() {
     let middle = middle.expect("its second part opens a segment");
     assert_eq!(end, Some(middle + 1), "and its last the next");
     (1..middle).for_each(|unread| disk.delete(&segment(unread)));
-    let (found, _) = read_after(&disk, after(20)).expect("whole");
+    let (found, _) = read_after(&disk, after(20)).expect("an intact log");
     assert_eq!(found, records(21..=22, 10));
     assert!(matches!(
         read_after(&disk, after(19)),
@@ -299,7 +299,7 @@ fn a_record_that_began_before_must_end() {
     }
 }
 
-/// What follows was written and removed again while the reader stood at the end of what it knew.
+/// What follows was written and removed again while the reader was at the end of what it knew.
 #[test]
 fn a_slow_reader_never_jumps_over_what_was_removed() {
     let (disk, all, last) = small_log();
@@ -307,17 +307,17 @@ fn a_slow_reader_never_jumps_over_what_was_removed() {
     let mut reader = Reader::open(&disk).expect("the log can be read");
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut log::batch(&records(100..=160, 40)))
-        .expect("the disk takes it");
-    open.sync().expect("the disk syncs");
+        .expect("a write");
+    open.sync().expect("a sync");
     let mut found = Vec::new();
     let verdict = loop {
         match reader.next() {
             Ok(Some(record)) => found.push((record.seq.0, record.payload.to_vec())),
-            Ok(None) => panic!("the end was never seen"),
+            Ok(None) => panic!("the end was never reached"),
             Err(error) => break error,
         }
         if found.len() == all.len() {
-            trim(&disk, Seq(150)).expect("the disk removes");
+            trim(&disk, Seq(150)).expect("a removal");
         }
     };
     assert!(found.len() < all.len() + 8, "only the rest of its segment");

@@ -1,4 +1,4 @@
-//! A disk that fills up: seen before it happens, an end when it does, and over when there is space again.
+//! A disk that fills up: noticed before it happens, a halt when it does, and normal operation when there is space again.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{self, read, records, writer};
@@ -36,11 +36,11 @@ fn room_shrinks_step_by_step_until_nothing_can_be_written() {
     assert!(rooms.is_sorted(), "room only shrinks: {rooms:?}");
     rooms.dedup();
     assert_eq!(rooms, [Room::Ample, Room::Low, Room::Scant]);
-    let (found, tail) = read(&disk).expect("whole");
+    let (found, tail) = read(&disk).expect("an intact log");
     assert_eq!(
         (found, tail.cut),
         (kept, None),
-        "what was synced is there, and nothing more"
+        "only what was synced is there"
     );
 }
 
@@ -71,7 +71,7 @@ fn space_freed_gives_room_again() {
     }
     assert!(
         disk.names().iter().all(|name| !name.contains(".tmp")),
-        "nothing half filled stays"
+        "no incomplete segment is left"
     );
     disk.leave(None);
     open.refill();
@@ -83,7 +83,7 @@ fn space_freed_gives_room_again() {
         kept.extend(record);
     }
     assert_eq!(open.room(0), Room::Ample);
-    assert_eq!(read(&disk).expect("whole").0, kept);
+    assert_eq!(read(&disk).expect("an intact log").0, kept);
 }
 
 #[test]
@@ -102,7 +102,8 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
         while !until(open) {
             seq += 1;
             let record = records(seq..=seq, 30 << 10);
-            open.write(&mut log::batch(&record)).expect("there is room");
+            open.write(&mut log::batch(&record))
+                .expect("the disk has space");
             open.refill();
             kept.extend(record);
         }
@@ -112,9 +113,9 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
     fill(&mut open, &|_| has(3));
     assert_eq!((len(2), len(3)), (2 * FIRST, FIRST), "half of what is free");
     assert_eq!(open.room(0), Room::Ample);
-    // The rest stays free, for the snapshots after which segments go.
+    // The rest stays free for the snapshots that allow segments to be removed.
     let Err(error) = segment::prepare(&disk, 4, sizes, 0) else {
-        panic!("there is no room");
+        panic!("no space is left");
     };
     let error = error.to_string();
     let [wanted, free] = [2 * FIRST, FIRST].map(|bytes| bytes.to_string());
@@ -127,7 +128,7 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
     open.refill();
     assert_eq!((open.room(0), len(4)), (Room::Ample, sizes.of(4)));
     fill(&mut open, &|_| has(6));
-    assert_eq!(read(&disk).expect("whole").0, kept);
+    assert_eq!(read(&disk).expect("an intact log").0, kept);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Ends that were being written when the power went: cut, named, counted, and gone for good.
+//! Ends that were being written when the power was cut: cut off, reported, counted, and gone for good.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -15,28 +15,26 @@ const ROOMY: Sizes = Sizes {
     max_bytes: 64 << 10,
 };
 
-/// A log with synced batches and one behind them that is written only; where that one begins and ends.
+/// A log with synced batches, followed by one that is only written; returns where that one begins and ends.
 fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, usize, usize) {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, ROOMY).expect("the log opens");
     for records in synced {
-        open.write(&mut log::batch(records))
-            .expect("the disk takes it");
-        open.sync().expect("the disk syncs");
+        open.write(&mut log::batch(records)).expect("a write");
+        open.sync().expect("a sync");
     }
     let begin = used(&disk, 1);
-    open.write(&mut log::batch(unsynced))
-        .expect("the disk takes it");
+    open.write(&mut log::batch(unsynced)).expect("a write");
     let end = used(&disk, 1);
     (disk, begin, end)
 }
 
-/// Appends after whatever was cut; what was kept is still there, and nothing of what was cut.
+/// Appends after a cut; what was kept is still there, and nothing of what was cut.
 fn append_and_read(disk: &MemoryDisk, sizes: Sizes, kept: &[Written]) {
     let (_, tail) = read(disk).expect("the log can be read");
     let more = records(tail.next().0 + 5000..=tail.next().0 + 5002, 3);
     write(disk, sizes, std::slice::from_ref(&more));
-    let (found, tail) = read(disk).expect("the log is whole again");
+    let (found, tail) = read(disk).expect("the log is intact again");
     assert_eq!(found, [kept, &more].concat());
     assert_eq!(tail.cut, None, "what was cut does not come back");
 }
@@ -60,11 +58,11 @@ fn a_batch_torn_at_any_byte_is_cut_there() {
         match (left.max(), tail.cut) {
             (None, cut) => assert_eq!(cut, None, "torn at {tear}"),
             (Some(last), cut) => {
-                let cut = cut.expect("a cut is told");
+                let cut = cut.expect("the cut is reported");
                 let at = begin + whole * frame;
                 assert_eq!((cut.file, cut.offset), (segment(1), at as u64));
                 assert_eq!(cut.bytes, (last + 1 - at) as u64);
-                assert_eq!(cut.seqs, [], "nothing readable is behind a tear");
+                assert_eq!(cut.seqs, [], "nothing after a tear is readable");
             }
         }
         append_and_read(&disk, ROOMY, &kept);
@@ -85,7 +83,7 @@ fn a_page_lost_in_an_unsynced_batch_cuts_it_there_and_names_what_is_behind() {
         let whole = (from - begin) / frame;
         let kept = [&synced.concat()[..], &batch[..whole]].concat();
         assert_eq!(found, kept);
-        let cut = tail.cut.expect("a cut is told");
+        let cut = tail.cut.expect("the cut is reported");
         let behind = (to - begin).div_ceil(frame);
         let seqs: Vec<Seq> = batch[behind..].iter().map(|(seq, _)| Seq(*seq)).collect();
         assert_eq!(cut.seqs, seqs, "page {page}");
@@ -99,9 +97,9 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
     let lost = records(4..=20, 400);
     let (disk, begin, end) = with_unsynced(&[records(1..=3, 100)], &lost);
     let mut open = writer(&disk, ROOMY).expect("the log opens");
-    open.sync().expect("the disk syncs");
+    open.sync().expect("a sync");
     open.write(&mut log::batch(&records(21..=21, 10)))
-        .expect("the disk takes it");
+        .expect("a write");
     let frame = (end - begin) / lost.len();
     for page in begin / 512..end / 512 {
         let (from, to) = ((page * 512).max(begin), (page + 1) * 512);
@@ -124,7 +122,7 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
     }
 }
 
-/// A log whose last record stands in parts over three segments, the last part torn away.
+/// A log whose last record is in parts over three segments, with the last part torn off.
 fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
     let sizes = Sizes {
         first_bytes: 600 << 10,
@@ -135,7 +133,7 @@ fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
     write(&disk, sizes, std::slice::from_ref(&kept));
     let mut open = writer(&disk, sizes).expect("the log opens");
     open.write(&mut log::batch(&records(4..=5, 1_300_000)))
-        .expect("the disk takes it");
+        .expect("a write");
     drop(open);
     // Record 4 ends in segment 3, and record 5 in segment 6.
     let end = used(&disk, 6);
@@ -150,9 +148,9 @@ fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
 fn a_record_whose_last_part_is_torn_is_cut_whole() {
     let (disk, kept, sizes) = with_torn_parts();
     let (found, tail) = read(&disk).expect("a torn tail is no damage");
-    assert!(found == kept, "what is whole is kept");
-    let cut = tail.cut.expect("a cut is told");
-    let first_part_in = tail.place.expect("there is a log").0;
+    assert!(found == kept, "complete records are kept");
+    let cut = tail.cut.expect("the cut is reported");
+    let first_part_in = tail.place.expect("the log has entries").0;
     assert_eq!(cut.file, segment(first_part_in));
     assert!(first_part_in < 6, "the record began in an earlier segment");
     assert!(
@@ -198,37 +196,41 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     let disk = MemoryDisk::default();
     let batches: Vec<_> = (1..=9).map(|seq| records(seq..=seq, 120)).collect();
     write(&disk, SMALL, &batches);
-    let (last, _) = read(&disk).expect("whole").1.place.expect("there is a log");
+    let (last, _) = read(&disk)
+        .expect("an intact log")
+        .1
+        .place
+        .expect("the log has entries");
     assert!(
         last >= 3 && used(&disk, last) > 32,
         "several segments are in use"
     );
-    // The power goes after the end mark, before anything stands in the new segment.
+    // The power is cut after the end mark, before anything is written to the new segment.
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
     disk.delete(SYNCED);
-    let (found, tail) = read(&disk).expect("whole");
+    let (found, tail) = read(&disk).expect("an intact log");
     assert_eq!((tail.place, tail.cut), (Some((last, 32)), None));
     append_and_read(&disk, SMALL, &found);
 }
 
-/// A client chooses the bytes of names, and may put a whole frame into them that vouches for everything before it.
+/// A client chooses the bytes of names, and may put a whole frame into them which claims that everything before it is synced.
 #[test]
 fn a_frame_inside_a_payload_vouches_for_nothing() {
     let disk = MemoryDisk::default();
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let salt = 0x5eed_cafe;
-    let filler = ThreadFiller::start(Arc::clone(&shared), salt).expect("a thread starts");
+    let filler = ThreadFiller::start(Arc::clone(&shared), salt).expect("a new thread");
     let tail = read(&disk).expect("there is no log yet").1;
     let mut open = Writer::open(shared, ROOMY, Box::new(filler), &tail).expect("the log opens");
     open.write(&mut log::batch(&records(1..=2, 20)))
-        .expect("the disk takes it");
-    open.sync().expect("the disk syncs");
+        .expect("a write");
+    open.sync().expect("a sync");
     let begin = used(&disk, 1);
     let mut forged = log::batch(&records(900..=900, 8));
     forged.seal_frame(0, 0, 0);
     let hostile = (4, forged.bytes_from(0).to_vec());
     open.write(&mut log::batch(&[records(3..=3, 20).remove(0), hostile]))
-        .expect("the disk takes it");
+        .expect("a write");
     disk.edit(&segment(1), |bytes| bytes[begin] ^= 1);
     let (found, tail) = read(&disk).expect("a torn tail is no damage");
     assert_eq!(found, records(1..=2, 20));

@@ -1,4 +1,4 @@
-//! Old segments go, oldest first, and nothing that is needed goes with them.
+//! Old segments are removed, oldest first, and nothing that is needed.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -26,11 +26,15 @@ fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
 fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
     write(&disk, sizes, batches);
-    let (last, _) = read(&disk).expect("whole").1.place.expect("there is a log");
+    let (last, _) = read(&disk)
+        .expect("an intact log")
+        .1
+        .place
+        .expect("the log has entries");
     (disk, batches.concat(), last)
 }
 
-/// The segments that are there.
+/// The existing segments.
 fn there(disk: &MemoryDisk, last: u64) -> Vec<u64> {
     let names = disk.names();
     (1..=last + 1)
@@ -44,7 +48,7 @@ fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), size
     for upto in (0..=end + 1).chain([u64::MAX]) {
         let disk = disk.copy();
         let needed = needed_from(&disk, last, upto);
-        let trimmed = trim(&disk, Seq(upto)).expect("the disk removes");
+        let trimmed = trim(&disk, Seq(upto)).expect("a removal");
         let expected = Trimmed {
             segments: needed - 1,
             bytes: (needed - 1) * sizes.first_bytes,
@@ -54,20 +58,19 @@ fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), size
         kept.retain(|ordinal| *ordinal >= needed);
         assert_eq!(there(&disk, last), kept, "up to {upto}");
         for begin in upto..=end {
-            let (found, _) = read_after(&disk, after(begin)).expect("all that is needed is there");
+            let (found, _) = read_after(&disk, after(begin)).expect("everything needed is present");
             assert!(
                 found.iter().eq(all.iter().filter(|(seq, _)| *seq > begin)),
                 "{begin}"
             );
         }
-        let again = trim(&disk, Seq(upto)).expect("the disk removes");
+        let again = trim(&disk, Seq(upto)).expect("a removal");
         assert_eq!(again, Trimmed::default(), "up to {upto}");
-        let (_, tail) = read_after(&disk, after(upto)).expect("whole");
+        let (_, tail) = read_after(&disk, after(upto)).expect("an intact log");
         let more = records(end + 10..=end + 12, 40);
         let mut open = writer_at(&disk, sizes, &tail).expect("the log opens");
-        open.write(&mut log::batch(&more))
-            .expect("the disk takes it");
-        let (found, _) = read_after(&disk, after(end)).expect("whole");
+        open.write(&mut log::batch(&more)).expect("a write");
+        let (found, _) = read_after(&disk, after(end)).expect("an intact log");
         assert_eq!(found, more, "up to {upto}");
     }
 }
@@ -95,14 +98,14 @@ fn what_is_needed_of_a_log_with_parts_stays_and_all_else_goes() {
 #[test]
 fn a_log_that_is_not_there_has_nothing_to_trim() {
     let disk = MemoryDisk::default();
-    let trimmed = trim(&disk, Seq(9)).expect("there is nothing to remove");
+    let trimmed = trim(&disk, Seq(9)).expect("no file has to be removed");
     assert_eq!(trimmed, Trimmed::default());
     drop(writer(&disk, SMALL).expect("the log opens"));
-    let trimmed = trim(&disk, Seq(u64::MAX)).expect("there is nothing to remove");
+    let trimmed = trim(&disk, Seq(u64::MAX)).expect("no file has to be removed");
     assert_eq!(trimmed, Trimmed::default());
 }
 
-/// A segment that cannot be trusted says nothing about the one before it.
+/// A damaged segment proves nothing about the one before it.
 #[test]
 fn a_damaged_segment_lets_nothing_go() {
     let (disk, _, last) = small_log();
@@ -117,17 +120,17 @@ fn a_damaged_segment_lets_nothing_go() {
             Damage::Flip(at) => bytes[at] ^= 1,
             Damage::Length(len) => bytes.resize(len, 0),
         });
-        trim(&disk, everything).expect("the disk removes");
+        trim(&disk, everything).expect("a removal");
         assert_eq!(there(&disk, last), [last - 1, last, last + 1], "{damage:?}");
         (1..last).for_each(|ordinal| disk.delete(&segment(ordinal)));
-        trim(&disk, everything).expect("there is nothing to remove");
+        trim(&disk, everything).expect("no file has to be removed");
         assert_eq!(there(&disk, last), [last, last + 1], "{damage:?}");
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Damage {
-    /// More of its header than could be made out again.
+    /// More damage to its header than can be corrected.
     Header,
     Flip(usize),
     Length(usize),
@@ -144,7 +147,7 @@ fn foreign_and_unfinished_files_are_left_alone() {
     for name in foreign {
         disk.put(name, b"not ours".to_vec());
     }
-    trim(&disk, Seq(u64::MAX)).expect("the disk removes");
+    trim(&disk, Seq(u64::MAX)).expect("a removal");
     assert_eq!(there(&disk, last), [last, last + 1]);
     for name in foreign {
         assert_eq!(disk.bytes(name), b"not ours");
@@ -156,7 +159,7 @@ fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
     let (disk, all, last) = small_log();
     let upto = 40;
     let gone = needed_from(&disk, last, upto) - 1;
-    assert!(gone > 2, "several segments go");
+    assert!(gone > 2, "several segments are removed");
     for changes in 0..=usize::try_from(gone).expect("a small log") {
         let disk = disk.copy();
         disk.cut_power_after(changes);
@@ -165,14 +168,14 @@ fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
         let disk = disk.copy();
         let kept: Vec<u64> = (changes as u64 + 1..=last + 1).collect();
         assert_eq!(there(&disk, last), kept);
-        let (found, _) = read_after(&disk, after(upto)).expect("whole");
+        let (found, _) = read_after(&disk, after(upto)).expect("an intact log");
         assert!(found.iter().eq(all.iter().filter(|(seq, _)| *seq > upto)));
-        let rest = trim(&disk, Seq(upto)).expect("the disk removes");
+        let rest = trim(&disk, Seq(upto)).expect("a removal");
         assert_eq!(rest.segments, gone - changes as u64);
     }
 }
 
-/// A disk that notes in which order names change.
+/// A disk that records the order in which names change.
 struct Noting {
     disk: MemoryDisk,
     noted: Mutex<Vec<String>>,
@@ -180,10 +183,7 @@ struct Noting {
 
 impl Noting {
     fn note(&self, what: String) {
-        self.noted
-            .lock()
-            .expect("nothing panics while it is held")
-            .push(what);
+        self.noted.lock().expect("not poisoned").push(what);
     }
 }
 
@@ -220,7 +220,7 @@ impl Disk for Noting {
     }
 }
 
-/// Unsynced removals may survive a power cut in any order: there is never more than one of them.
+/// Unsynced removals may survive a power cut in any order: there is never more than one.
 #[test]
 fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
     let (disk, _, last) = small_log();
@@ -229,7 +229,7 @@ fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
         disk,
         noted: Mutex::default(),
     };
-    trim(&disk, Seq(40)).expect("the disk removes");
+    trim(&disk, Seq(40)).expect("a removal");
     let expected: Vec<String> = (1..=gone)
         .flat_map(|ordinal| {
             [
@@ -263,22 +263,22 @@ fn trimming_beside_a_writer_takes_nothing_from_it() {
             let mut open = writer(&disk, SMALL).expect("the log opens");
             for seq in 1..=last {
                 open.write(&mut log::batch(&records(seq..=seq, 30)))
-                    .expect("the disk takes it");
-                open.sync().expect("the disk syncs");
+                    .expect("a write");
+                open.sync().expect("a sync");
                 durable.store(seq, Ordering::Release);
             }
         });
         let mut trimmed = 0;
         loop {
             let upto = durable.load(Ordering::Acquire);
-            trimmed += trim(&disk, Seq(upto)).expect("the disk removes").segments;
+            trimmed += trim(&disk, Seq(upto)).expect("a removal").segments;
             if upto == last {
                 break trimmed;
             }
         }
     });
-    let (found, tail) = read_after(&disk, after(last - 3)).expect("whole");
+    let (found, tail) = read_after(&disk, after(last - 3)).expect("an intact log");
     assert_eq!(found, records(last - 2..=last, 30));
-    let (ordinal, _) = tail.place.expect("there is a log");
-    assert_eq!(trimmed, ordinal - 1, "all but the one in use went");
+    let (ordinal, _) = tail.place.expect("the log has entries");
+    assert_eq!(trimmed, ordinal - 1, "all but the one in use are removed");
 }

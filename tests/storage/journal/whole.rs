@@ -1,4 +1,4 @@
-//! What is written is what is read, over batches, segments, parts and starts.
+//! What is written is read back, over batches, segments, parts and starts.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{self, SMALL, mark, read, records, segment, used, write, writer};
@@ -17,7 +17,7 @@ fn batches_come_back_over_many_segments() {
         .map(|(n, len)| records(n * 3 + 1..=n * 3 + 3, len))
         .collect();
     write(&disk, SMALL, &batches);
-    let (found, tail) = read(&disk).expect("the log is whole");
+    let (found, tail) = read(&disk).expect("an intact log");
     assert_eq!(found, batches.concat());
     assert_eq!((tail.last, tail.records, tail.cut), (Seq(120), 120, None));
     assert!(disk.names().len() > 10, "several segments were filled");
@@ -28,7 +28,7 @@ fn a_batch_larger_than_a_segment_is_spread_over_several() {
     let disk = MemoryDisk::default();
     let batch = records(1..=60, 40);
     write(&disk, SMALL, std::slice::from_ref(&batch));
-    assert_eq!(read(&disk).expect("the log is whole").0, batch);
+    assert_eq!(read(&disk).expect("an intact log").0, batch);
 }
 
 #[test]
@@ -39,14 +39,14 @@ fn every_start_goes_on_behind_the_one_before() {
         let batch = records(start * 2 + 1..=start * 2 + 2, 50);
         write(&disk, SMALL, std::slice::from_ref(&batch));
         all.extend(batch);
-        let (found, tail) = read(&disk).expect("the log is whole");
+        let (found, tail) = read(&disk).expect("an intact log");
         assert_eq!((found, tail.cut), (all.clone(), None));
     }
 }
 
 #[test]
 fn a_long_record_comes_back_from_its_parts_over_the_end_of_a_segment() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let disk = Arc::new(RealDisk::new(folder.path()));
     let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as _));
     let (_, tail) = read(disk.as_ref()).expect("there is no log yet");
@@ -60,12 +60,10 @@ fn a_long_record_comes_back_from_its_parts_over_the_end_of_a_segment() {
         records(5..=5, 10),
     ]
     .concat();
-    writer
-        .write(&mut log::batch(&all))
-        .expect("the disk takes it");
-    writer.sync().expect("the disk syncs");
+    writer.write(&mut log::batch(&all)).expect("a write");
+    writer.sync().expect("a sync");
     drop(writer);
-    let (found, tail) = read(disk.as_ref()).expect("the log is whole");
+    let (found, tail) = read(disk.as_ref()).expect("an intact log");
     assert!(found == all, "long records come back");
     assert_eq!((tail.last, tail.cut), (Seq(5), None));
     assert!(
@@ -79,20 +77,20 @@ fn after_a_clean_stop_numbers_go_on_and_after_a_crash_at_the_bound() {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, SMALL).expect("the log opens");
     let mut note = |batch: &mut _| {
-        open.write(batch).expect("the disk takes it");
-        open.sync().expect("the disk syncs");
+        open.write(batch).expect("a write");
+        open.sync().expect("a sync");
     };
-    assert_eq!(read(&disk).expect("whole").1.next(), Seq(1));
+    assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(1));
     note(&mut mark(1, &Mark::Reserve { bound: Seq(1000) }));
     note(&mut log::batch(&records(2..=4, 5)));
-    assert_eq!(read(&disk).expect("whole").1.next(), Seq(1000));
+    assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(1000));
     note(&mut mark(5, &Mark::Stop));
-    assert_eq!(read(&disk).expect("whole").1.next(), Seq(6));
+    assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(6));
     note(&mut log::batch(&records(6..=6, 5)));
-    assert_eq!(read(&disk).expect("whole").1.next(), Seq(1000));
-    // A bound behind the last number (after a stop) never takes numbers back.
+    assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(1000));
+    // A bound above the last number (after a stop) never lowers the next number.
     note(&mut log::batch(&records(2000..=2000, 5)));
-    assert_eq!(read(&disk).expect("whole").1.next(), Seq(2001));
+    assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(2001));
 }
 
 #[test]
@@ -100,11 +98,10 @@ fn a_stop_counts_only_if_nothing_was_cut_behind_it() {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut mark(1, &Mark::Reserve { bound: Seq(1000) }))
-        .expect("the disk takes it");
-    open.write(&mut mark(2, &Mark::Stop))
-        .expect("the disk takes it");
-    open.sync().expect("the disk syncs");
-    assert!(read(&disk).expect("whole").1.clean);
+        .expect("a write");
+    open.write(&mut mark(2, &Mark::Stop)).expect("a write");
+    open.sync().expect("a sync");
+    assert!(read(&disk).expect("an intact log").1.clean);
     let end = used(&disk, 1);
     disk.edit(&segment(1), |bytes| bytes[end + 3] = 9);
     let (_, tail) = read(&disk).expect("a torn tail is no damage");
@@ -163,28 +160,27 @@ fn a_checkpoint_mark_changes_nothing_of_the_tail_but_its_place() {
         &mut mark(2, &Mark::Stop),
         &mut mark(3, &checkpoint),
     ] {
-        open.write(batch).expect("the disk takes it");
+        open.write(batch).expect("a write");
     }
-    open.sync().expect("the disk syncs");
-    let (_, tail) = read(&disk).expect("whole");
+    open.sync().expect("a sync");
+    let (_, tail) = read(&disk).expect("an intact log");
     assert_eq!((tail.last, tail.reserved), (Seq(3), Seq(1000)));
     assert!(!tail.clean, "the stop is no longer the last record");
 }
 
-/// A reader beside a running coordinator: segments come while it reads.
+/// A reader beside a running coordinator: segments are added while it reads.
 #[test]
 fn a_reader_sees_segments_that_were_made_after_it_began() {
     let disk = MemoryDisk::default();
     let first = records(1..=2, 100);
     let mut open = writer(&disk, SMALL).expect("the log opens");
-    open.write(&mut log::batch(&first))
-        .expect("the disk takes it");
+    open.write(&mut log::batch(&first)).expect("a write");
     let mut reader = Reader::open(&disk).expect("the log can be read");
     let more = records(3..=40, 100);
     for record in &more {
         open.write(&mut log::batch(std::slice::from_ref(record)))
-            .expect("the disk takes it");
-        open.sync().expect("the disk syncs");
+            .expect("a write");
+        open.sync().expect("a sync");
     }
     let mut found = Vec::new();
     while let Some(record) = reader.next().expect("nothing is damaged") {

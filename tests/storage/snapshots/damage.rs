@@ -1,5 +1,5 @@
-//! One slot is damaged, somewhere. The start has everything all the same, says what was wrong, changes nothing while it
-//! looks, and repeats no more than the other slot leaves; a checkpoint then makes the slot whole again, unasked.
+//! One slot is damaged at some position. The start still has everything, reports the damage, changes nothing while it reads,
+//! and replays no more than the other slot requires; then a checkpoint repairs the slot automatically.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -13,7 +13,7 @@ use sexton::persist::snapshots::{BySlot, SlotId};
 use sexton::spine::machine::{Observable as _, Paged as _};
 use std::path::Path;
 
-/// How many places are tried, by the recovery alone, by a node, by the program.
+/// How many positions are tried, by the recovery alone, by a node, by the program.
 const PLACES: usize = 300;
 const NODES: usize = 16;
 const PROGRAMS: usize = 6;
@@ -49,7 +49,7 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
         expected[slot] = None;
         assert_eq!(past.sealed, expected, "{harm:?}");
         let other = both[slot.other()].unwrap();
-        // Numbers of records have no gaps here but at starts.
+        // Record numbers have no gaps here except at starts.
         let Seq(behind) = Seq(past.tail.last.0 - other.0);
         assert!(past.tail.records <= behind, "{harm:?}: {past:?}");
         assert!(
@@ -64,10 +64,10 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
     assert_eq!(locks.digest(), whole.digest());
 }
 
-/// What a directory comes to now, with both slots whole.
+/// The state of a directory, with both slots intact.
 fn healed(data: &Path, whole: &[EntryView], harm: &Harm) {
-    assert_eq!(sealed(data), [true; 2], "{harm:?}: both are whole again");
-    let (locks, past) = start(data).expect("both are whole");
+    assert_eq!(sealed(data), [true; 2], "{harm:?}: both are intact again");
+    let (locks, past) = start(data).expect("both are intact");
     assert_eq!(past.mended, Vec::<String>::new(), "{harm:?}");
     assert!(timeless(locks.view().entries) == whole, "{harm:?}");
 }
@@ -94,7 +94,7 @@ fn a_node_makes_a_damaged_slot_whole_by_itself() {
             said.contains(&format!("snapshot {slot}")),
             "{harm:?}: {said}"
         );
-        let taken = until("the node mends by itself", || handle.snapshots().last);
+        let taken = until("the node repairs it", || handle.snapshots().last);
         assert_eq!(taken.slot, slot.to_string(), "{harm:?}: the damaged one");
         assert_eq!(sealed(copy.path()), [true; 2], "{harm:?}");
         assert!(timeless(node::entries(&node.handle())) == whole, "{harm:?}");
@@ -136,8 +136,8 @@ fn the_program_says_what_it_mended() {
     }
 }
 
-/// Two directories with the same past but for the names of their locks. What belongs to one does not do for the other,
-/// though it is whole and its numbers fit.
+/// Two directories with the same history except for the names of their locks. The files of one are no substitute for those
+/// of the other, although they are intact and their numbers fit.
 #[test]
 fn a_snapshot_of_another_directory_is_left_alone() {
     let files = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn a_snapshot_of_another_directory_is_left_alone() {
         node.stop().unwrap();
         left
     });
-    // Times of the other fit behind those of the first.
+    // Times of the other directory fit after those of the first.
     let (whole, _) = start(&other).unwrap();
     for slot in SlotId::ALL {
         let snapshots = other.join("snapshots");
@@ -181,10 +181,10 @@ fn a_snapshot_of_another_directory_is_left_alone() {
     assert!(locks == whole);
 }
 
-/// Puts something in a place.
+/// Puts something in the position of a file.
 type Plant<'p> = &'p dyn Fn(&Path);
 
-/// A pipe, a folder or a file stands where something else should. Nothing waits for it, and a checkpoint takes its place.
+/// A pipe, a directory or a file where something else should be. Nothing blocks on it, and a checkpoint replaces it.
 #[test]
 fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
     let made = directory::make(SMALL, LOCKS / 10);
@@ -206,7 +206,7 @@ fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
     for (place, plant) in plant {
         let copy = tempfile::tempdir().unwrap();
         directory::copy(made.path(), copy.path());
-        // Who takes the directory is not kept from it either.
+        // A client that opens the directory is not prevented from doing so either.
         pipe(&copy.path().join("lock.tmp"));
         let path = copy.path().join("snapshots").join(place);
         if path.is_dir() {
@@ -218,9 +218,7 @@ fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
         let node = open(copy.path(), SMALL);
         let mended = node.handle().recovered().mended.clone();
         assert_eq!(mended.len(), 1, "{place}: {mended:?}");
-        until("the node mends by itself", || {
-            node.handle().snapshots().last
-        });
+        until("the node repairs it", || node.handle().snapshots().last);
         node.stop().unwrap();
         assert_eq!(sealed(copy.path()), [true; 2], "{place}");
         let (locks, past) = start(copy.path()).unwrap();

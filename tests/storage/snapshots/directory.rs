@@ -1,4 +1,4 @@
-//! Data directories with locks in them, what they come to, and every byte of them.
+//! Data directories with locks in them, their state, and every byte of them.
 
 use crate::node;
 use sexton::actors::lock::{self, EntryView, LockMachine, Message, Name, Reply};
@@ -16,23 +16,23 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Locks asked for at a time.
+/// How many locks are requested at a time.
 const BURST: usize = 1000;
-/// Seconds that nothing in a test takes.
+/// Seconds that no test takes.
 const TTL: u16 = 60_000;
 
-/// Segments of a journal that is never let go, since all of it stands in the first.
+/// Segments of a journal that is never trimmed, because all of it fits in the first.
 pub(crate) const LARGE: Sizes = Sizes {
     first_bytes: 4 << 20,
     max_bytes: 4 << 20,
 };
-/// Segments of a journal that goes with each checkpoint.
+/// Segments of a journal that is trimmed by each checkpoint.
 pub(crate) const SMALL: Sizes = Sizes {
     first_bytes: 64 << 10,
     max_bytes: 64 << 10,
 };
 
-/// A node that takes checkpoints only when asked.
+/// A node that takes checkpoints only on request.
 pub(crate) fn open(data: &Path, segments: Sizes) -> Node {
     Node::open(settings(data, segments)).expect("the node opens")
 }
@@ -73,12 +73,12 @@ fn release(number: usize) -> Message {
     }
 }
 
-/// Takes locks.
+/// Acquires locks.
 pub(crate) fn take(node: &Node, numbers: Range<usize>) {
     carry_out(node, &numbers.map(request).collect::<Vec<_>>());
 }
 
-/// Lets locks go.
+/// Releases locks.
 pub(crate) fn let_go(node: &Node, numbers: impl Iterator<Item = usize>) {
     carry_out(node, &numbers.map(release).collect::<Vec<_>>());
 }
@@ -99,8 +99,8 @@ pub(crate) fn checkpoint(node: &Node) -> Taken {
     node::wait(node.handle().checkpoint()).expect("a checkpoint is taken")
 }
 
-/// A directory with both slots sealed, each written more than once, and entries behind the newest; left by a kill, as
-/// far as anybody can tell: what the stop would write is taken away again.
+/// A directory with both slots sealed, each written more than once, and entries after the newest; as if it was left by a
+/// kill: what the stop wrote is removed again.
 pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
     let made = tempfile::tempdir().expect("a temporary directory");
     let data = made.path().join("data");
@@ -114,7 +114,7 @@ pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
     take(&node, locks..locks + quarter);
     let left = tempfile::tempdir().expect("a temporary directory");
     copy(&data, left.path());
-    node.stop().expect("it stops in order");
+    node.stop().expect("a clean stop");
     left
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn slots(data: &Path) -> Slots {
     Slots::new(disk, Arc::new(SledStores::new(data)))
 }
 
-/// What a start comes to.
+/// The state after a start.
 pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), RecoveryError> {
     let mut replica = Replica::<LockMachine>::new(lock::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
@@ -141,7 +141,7 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
     Ok((replica.into_parts().machine, past))
 }
 
-/// Every lock, but for when it ends: that begins again with each start.
+/// Every lock, without its remaining time, which begins again with each start.
 pub(crate) fn timeless(mut entries: Vec<EntryView>) -> Vec<EntryView> {
     for entry in &mut entries {
         entry.deadline = None;
@@ -149,7 +149,7 @@ pub(crate) fn timeless(mut entries: Vec<EntryView>) -> Vec<EntryView> {
     entries
 }
 
-/// Up to where each slot goes, if it is sealed.
+/// The entry up to which each sealed slot has the state.
 pub(crate) fn sealed(data: &Path) -> [bool; 2] {
     SlotId::ALL.map(|slot| {
         let found = slots(data).look(slot).expect("no newer program was here");
@@ -157,14 +157,14 @@ pub(crate) fn sealed(data: &Path) -> [bool; 2] {
     })
 }
 
-/// Every file with its bytes, but the one that says who has the directory, and sockets.
+/// Every file with its bytes, except sockets and the file that names the process using the directory.
 pub(crate) fn bytes(data: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     each_file(data, "", &mut |name| {
         if name != "lock" {
             match std::fs::read(data.join(name)) {
                 Ok(bytes) => drop(files.insert(name.to_owned(), bytes)),
-                // A segment that was being prepared has its name now.
+                // A segment that was being prepared now has its name.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{name}"),
             }
         }
@@ -177,18 +177,18 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     each_file(from, "", &mut |name| {
         let place = to.join(name);
         let folder = place.parent().expect("it is in a folder");
-        std::fs::create_dir_all(folder).expect("a folder is created");
+        std::fs::create_dir_all(folder).expect("a new directory");
         if let Err(error) = std::fs::copy(from.join(name), place) {
-            // A segment that was being prepared has its name now.
+            // A segment that was being prepared now has its name.
             assert_eq!(error.kind(), ErrorKind::NotFound, "{name}");
         }
     });
 }
 
 fn each_file(root: &Path, folder: &str, visit: &mut dyn FnMut(&str)) {
-    for entry in std::fs::read_dir(root.join(folder)).expect("the folder reads") {
-        let entry = entry.expect("the folder reads");
-        let name = entry.file_name().into_string().expect("plain names");
+    for entry in std::fs::read_dir(root.join(folder)).expect("the directory is readable") {
+        let entry = entry.expect("the directory is readable");
+        let name = entry.file_name().into_string().expect("UTF-8");
         let name = format!("{folder}{name}");
         let kind = entry.file_type().expect("it has a type");
         if kind.is_dir() {

@@ -1,5 +1,5 @@
-//! A disk that is full while a checkpoint is taken: nobody is refused for it, the other snapshot and the journal stay,
-//! nothing half written stays, and with space it is taken.
+//! A disk that is full while a checkpoint is taken: no client is refused because of it, the other snapshot and the journal
+//! stay, nothing incomplete stays, and the checkpoint is taken when there is space.
 //!
 //! The disk is a limit on the size of files, which any user can set on their own process.
 
@@ -11,7 +11,7 @@ use sexton::spine::machine::Observable as _;
 use std::path::Path;
 use std::process::Output;
 
-/// With so many locks a snapshot takes more than a segment of the journal.
+/// With this many locks a snapshot is larger than a segment of the journal.
 const LOCKS: usize = 60_000;
 
 fn serve(data: &Path) -> Daemon {
@@ -31,7 +31,7 @@ fn works(client: &mut Client) {
             request("while-full", &index, "bob", (60_000, 0, 0)),
             release("while-full", &index, "bob"),
         ];
-        client.send(&asked.concat()).expect("it takes them");
+        client.send(&asked.concat()).expect("connected");
         assert_eq!(client.receive(4).expect("answers"), [0, 1, 0, 1]);
     }
 }
@@ -46,12 +46,12 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
     let (whole, past) = start(&data).unwrap();
     let whole = timeless(whole.view().entries);
     let (kept, _) = past.snapshot.expect("the stop left one");
-    assert_eq!(past.sealed[kept.other()], None, "the other is not there");
+    assert_eq!(past.sealed[kept.other()], None, "the other is not sealed");
     let snapshot = bytes(&data);
 
     let daemon = serve(&data);
     let mut client = Client::connect(daemon.lockserver()).unwrap();
-    // No segment of the journal is larger, so that it does not notice.
+    // No segment of the journal is larger, so the journal does not notice the limit.
     daemon.limit_files(Some(LARGE.max_bytes));
     for _ in 0..3 {
         let ended = ask_for_a_checkpoint(&data);
@@ -64,12 +64,12 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
             now.iter().filter(move |(name, _)| name.starts_with(&slot))
         };
         for (name, bytes) in of_slot(&kept.to_string()) {
-            assert!(snapshot[name] == *bytes, "{name} was touched");
+            assert!(snapshot[name] == *bytes, "{name} was changed");
         }
         assert_eq!(
             of_slot(&kept.other().to_string()).count(),
             0,
-            "nothing half written stays"
+            "nothing incomplete is left"
         );
     }
     assert!(
@@ -104,7 +104,7 @@ fn a_start_behind_a_full_disk_is_whole() {
     assert_eq!(ask_for_a_checkpoint(&data).status.code(), Some(3));
     daemon.kill();
     let daemon = serve(&data);
-    until("it is asked, and takes one", || {
+    until("a requested checkpoint is taken", || {
         ask_for_a_checkpoint(&data).status.success().then_some(())
     });
     daemon.kill();

@@ -1,8 +1,8 @@
-//! What may happen to a file of a slot, chosen by chance, done and undone.
+//! Damage to a file of a slot, chosen at random, done and undone.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "places are chosen within what is there"
+    reason = "positions are chosen within the file"
 )]
 
 use crate::chance::Chance;
@@ -10,19 +10,19 @@ use sexton::persist::snapshots::SlotId;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One misfortune.
+/// One kind of damage.
 #[derive(Clone, Debug)]
 pub(crate) enum Harm {
-    /// A bit is another.
+    /// A bit is flipped.
     Flip { file: String, bit: usize },
-    /// The end is gone.
+    /// The end is cut off.
     Cut { file: String, len: usize },
-    /// The file is gone.
+    /// The file is removed.
     Delete { file: String },
 }
 
 impl Harm {
-    /// Something that happens to this slot or to its seal, among the bytes that are used.
+    /// Some damage to this slot or to its seal, among the bytes in use.
     pub(crate) fn choose(
         chance: &mut Chance,
         files: &BTreeMap<String, Vec<u8>>,
@@ -59,7 +59,7 @@ impl Harm {
         }
     }
 
-    /// Lets it happen.
+    /// Does the damage.
     pub(crate) fn happen(&self, data: &Path) {
         let place = data.join(self.file());
         let mut bytes = std::fs::read(&place).expect("the file reads");
@@ -70,13 +70,13 @@ impl Harm {
                 return std::fs::remove_file(place).expect("it is removed");
             }
         }
-        std::fs::write(place, bytes).expect("the file is written");
+        std::fs::write(place, bytes).expect("a writable file");
     }
 
-    /// Puts back what was there.
+    /// Restores the previous content.
     pub(crate) fn undo(&self, data: &Path, files: &BTreeMap<String, Vec<u8>>) {
         let bytes = &files[self.file()];
-        std::fs::write(data.join(self.file()), bytes).expect("the file is written");
+        std::fs::write(data.join(self.file()), bytes).expect("a writable file");
     }
 }
 

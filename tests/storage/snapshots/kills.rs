@@ -1,5 +1,5 @@
-//! The real program with a hundred thousand locks, killed while it takes checkpoints: at any moment, the other snapshot
-//! and the journal come to what a replay of the whole journal comes to, and the directory does not grow.
+//! The real program with a hundred thousand locks, killed while it takes checkpoints at any moment: the other snapshot and
+//! the journal give the same state as a replay of the whole journal, and the directory does not grow.
 
 use crate::chance::Chance;
 use crate::daemon::{Daemon, sexton};
@@ -16,14 +16,14 @@ use std::process::Stdio;
 
 const LOCKS: usize = 100_000;
 const KILLS: usize = 20;
-/// Locks that come and go between two kills.
+/// How many locks are acquired and released between two kills.
 const CHANGES: u64 = 2000;
-/// Bytes of both snapshots at most: each a few times what is in it.
+/// Maximum size of both snapshots: each a few times its content.
 const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
 
-/// Takes locks, lets half of them go, all over the table; how many more there are then.
+/// Acquires locks and releases half of them, all over the table; returns how many more are then held.
 fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let mut asked = Vec::new();
     let mut expected = Vec::new();
     for number in 0..CHANGES {
@@ -36,23 +36,23 @@ fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
             expected.extend([0, 1]);
         }
     }
-    client.send(&asked).expect("it takes them");
+    client.send(&asked).expect("connected");
     let found = client.receive(expected.len()).expect("answers");
     assert_eq!(found, expected);
     CHANGES / 2
 }
 
-/// What the program that runs says of itself.
+/// The status of the running program.
 fn status(data: &Path) -> String {
     let asked = sexton()
         .args(["status", "--json", "--data"])
         .arg(data)
         .output();
     let answer = asked.expect("the program runs").stdout;
-    String::from_utf8(answer).expect("it is text")
+    String::from_utf8(answer).expect("UTF-8")
 }
 
-/// Reads the directory that nobody has now; whether a snapshot was being written.
+/// Reads the directory, which no process uses now; returns whether a snapshot was being written.
 fn reckon(data: &Path, past: &mut Past<LockMachine>, kept: &Kept) -> bool {
     past.read_on(kept.keep());
     let (locks, found) = past::recovered::<LockMachine>(data);
@@ -61,7 +61,10 @@ fn reckon(data: &Path, past: &mut Past<LockMachine>, kept: &Kept) -> bool {
         locks.view().entries == past.machine().view().entries,
         "{found:?}"
     );
-    assert!(found.snapshot.is_some(), "one is always whole: {found:?}");
+    assert!(
+        found.snapshot.is_some(),
+        "one is always complete: {found:?}"
+    );
     let amid = |wrong: &String| wrong.contains("was being written");
     assert!(found.mended.iter().all(amid), "{:?}", found.mended);
     !found.mended.is_empty()
@@ -73,14 +76,14 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
     let data = files.path().join("data");
     let node = open(&data, LARGE);
     take(&node, 0..LOCKS);
-    node.stop().expect("it stops in order");
+    node.stop().expect("a clean stop");
     let kept = Kept::beside(&data);
     let mut past = past::read::<LockMachine>(kept.keep());
     let mut chance = Chance::new(7);
     let (mut held, mut amid, mut most) = (LOCKS as u64, 0, 0);
-    let text = data.to_str().expect("a plain name");
+    let text = data.to_str().expect("UTF-8");
     for kill in 0.. {
-        // When a kill falls is for the machine to say: they are repeated until enough fell amid a checkpoint, and behind.
+        // The moment of a kill depends on the machine: kills are repeated until enough fell into a checkpoint, and after one.
         if kill >= KILLS && amid >= KILLS / 4 && past.checkpoints >= 3 {
             println!(
                 "{kill} kills, {amid} amid a checkpoint, {} checkpoints taken, at most {} KiB of snapshots",
@@ -109,16 +112,16 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the program starts");
+            .expect("the program runs");
         until("a snapshot is being written", || {
             let whole = ["a.seal", "b.seal"].map(|seal| data.join("snapshots").join(seal).exists());
             (whole != [true; 2]).then_some(())
         });
         if kill % 3 == 0 {
-            // Now and then one is whole, or the journal would have to keep everything.
-            asks.wait().expect("it is our child");
+            // Sometimes one is complete, otherwise the journal would have to keep everything.
+            asks.wait().expect("our child");
         } else {
-            // Up to a quarter of a second, which is more than most of them take; as often soon as late.
+            // Up to a quarter of a second, which is more than most of them take; as often early as late.
             let scale = chance.below(9);
             let mut looks = chance.below(1 << scale);
             until("a moment passes", || {
@@ -127,7 +130,7 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
             });
         }
         daemon.kill();
-        asks.wait().expect("it is our child");
+        asks.wait().expect("our child");
         amid += usize::from(reckon(&data, &mut past, &kept));
     }
 }

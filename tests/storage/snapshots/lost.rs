@@ -1,5 +1,5 @@
-//! Both slots are damaged. With the journal whole, everything is made again from it; with its beginning let go, the
-//! start is refused, says what is lost and what is wrong, and leaves every byte for whoever comes to help.
+//! Both slots are damaged. If the journal is complete, everything is rebuilt from it; if its beginning was removed, the start
+//! is refused with a message about the loss and its cause, and leaves every byte unchanged.
 
 use crate::chance::Chance;
 use crate::daemon::{serve, text};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const LOCKS: usize = 4000;
-/// How many pairs of places are tried.
+/// How many pairs of positions are tried.
 const PAIRS: usize = 40;
 
 /// Damages both slots.
@@ -67,7 +67,10 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
     let made = directory::make(SMALL, LOCKS);
     let data = made.path();
     let files = bytes(data);
-    assert!(!files.contains_key("journal/00000001.seg"), "it was let go");
+    assert!(
+        !files.contains_key("journal/00000001.seg"),
+        "it was removed"
+    );
     let (whole, _) = start(data).unwrap();
     let mut chance = Chance::new(5);
     for pair in 0..PAIRS {
@@ -115,11 +118,15 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
         }
     }
     let (locks, past) = start(data).unwrap();
-    assert_eq!(past.mended, Vec::<String>::new(), "put back, all is well");
+    assert_eq!(
+        past.mended,
+        Vec::<String>::new(),
+        "restored, nothing is wrong"
+    );
     assert_eq!(locks.digest(), whole.digest());
 }
 
-/// A journal that was put back from an older copy lacks what a snapshot says was in it.
+/// A journal that was restored from an older copy lacks records that a snapshot shows were in it.
 #[test]
 fn a_journal_older_than_a_snapshot_is_refused() {
     let files = tempfile::tempdir().unwrap();
@@ -134,7 +141,7 @@ fn a_journal_older_than_a_snapshot_is_refused() {
     let segment = "journal/00000001.seg";
     std::fs::write(data.join(segment), &before[segment]).unwrap();
     let older = bytes(&data);
-    // It is the newer snapshot that says so, and it says it even when it is not what the start would begin with.
+    // The newer snapshot shows this, even if the start would begin with the other one.
     for damaged in [false, true] {
         if damaged {
             let db = data.join("snapshots/a/db");
@@ -156,7 +163,7 @@ fn a_journal_older_than_a_snapshot_is_refused() {
     }
 }
 
-/// What a seal says of the journal holds, whatever became of the files that it names.
+/// What a seal records about the journal holds, whatever happened to the files that it names.
 #[test]
 fn a_lost_journal_is_seen_though_no_snapshot_is_whole() {
     let made = directory::make(SMALL, LOCKS);

@@ -1,5 +1,5 @@
-//! A commit that panics while a checkpoint is taken: the actor is rebuilt from the other slot and the journal meanwhile.
-//! The checkpoint is whole, or is given up if its pages were not all copied, and then the next one is.
+//! A commit that panics while a checkpoint is taken: the actor is rebuilt from the other slot and the journal meanwhile. The
+//! checkpoint is complete, or is abandoned if its pages were not all copied, and then the next one is complete.
 
 use crate::chance::Chance;
 use crate::node;
@@ -16,7 +16,7 @@ use sexton::spine::machine::Observable as _;
 use sexton::{Config, Node};
 
 const LOCKS: usize = 20_000;
-/// So many panics must fall amid a checkpoint. When they fall is for the machine to say: they are repeated until enough
+/// This many panics must fall into a checkpoint. Their moments depend on the machine: they are repeated until enough
 /// did.
 const AMID: usize = 5;
 const PANICS_MAX: usize = 60;
@@ -33,7 +33,7 @@ fn culprit() -> Message {
     }
 }
 
-/// Panics are never too many.
+/// The limit on panics is never reached.
 fn often() -> Rules {
     let mut rules = Rules::default();
     rules.supervisor.rebuilds.restarts_max = 1000;
@@ -65,17 +65,17 @@ fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
             panics < PANICS_MAX,
             "{amid} of {panics} panics amid a checkpoint"
         );
-        // No lock is let go twice in so many rounds.
+        // No lock is released twice in this many rounds.
         let first = panics % 20 * 1000 + panics / 20;
         let_go(&node, (0..100).map(|number| first + number * 3));
         let expected = node::entries(&handle);
         let taken = handle.snapshots().taken;
         let result = std::thread::scope(|threads| {
             let asks = threads.spawn(|| node::wait(handle.checkpoint()));
-            // As often at its beginning as towards its end.
+            // As often near its beginning as near its end.
             let scale = chance.below(8);
             let mut looks = chance.below(1 << scale);
-            until("it has come so far, or is over already", || {
+            until("it has got this far, or is over", || {
                 let now = handle.snapshots();
                 looks = looks.saturating_sub(u64::from(now.running));
                 (looks == 0 && now.running || now.taken > taken).then_some(())
@@ -92,7 +92,7 @@ fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
         }
         assert!(
             node::entries(&handle) == expected,
-            "panic {panics}: the rest is as it was"
+            "panic {panics}: the rest is unchanged"
         );
         let status = node::wait(handle.status()).unwrap();
         assert_eq!(status.halted, None);

@@ -1,7 +1,7 @@
-//! A real folder, and what of it is on the platter: names and bytes as of the last sync that spoke of them.
+//! A real directory, and its content on the platter: names and bytes as of their last sync.
 //!
-//! A power cut leaves each name that was made, moved or removed since as it was or as it is, and each block of 4 KiB
-//! written since likewise, whatever happened to the others. Files that others write, as sled does, are seen as they are.
+//! A power cut leaves each name that was created, moved or removed since as it was or as it is, and each block of 4 KiB
+//! written since likewise, independently of the others. Files that others write, as sled does, are read as they are.
 
 use crate::chance::Chance;
 use sexton::persist::disk::{Disk, DiskFile, RealDisk};
@@ -13,34 +13,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const BLOCK: usize = 4096;
 
-/// What a name in a folder stands for.
+/// The target of a name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     number: u64,
     is_folder: bool,
 }
 
-/// What was synced, by the numbers of files and folders.
+/// The synced content, by the numbers of files and directories.
 #[derive(Default)]
 struct Synced {
     names: BTreeMap<u64, BTreeMap<String, Node>>,
     bytes: BTreeMap<u64, Vec<u8>>,
 }
 
-/// The platter below a folder.
+/// The platter below a directory.
 #[derive(Clone)]
 pub(crate) struct Platter {
     root: PathBuf,
     real: RealDisk,
     synced: Arc<Mutex<Synced>>,
-    /// Whether it says that it synced the files of a folder, and does not.
+    /// Whether it only pretends to sync the files of a directory.
     lies: bool,
     /// Called wherever the power may be cut.
     cut: Arc<dyn Fn(&Platter) + Send + Sync>,
 }
 
 impl Platter {
-    /// A folder of which everything is synced now.
+    /// A directory in which everything is synced now.
     pub(crate) fn new(root: &Path, lies: bool, cut: Arc<dyn Fn(&Self) + Send + Sync>) -> Self {
         let platter = Self {
             root: root.to_owned(),
@@ -53,16 +53,16 @@ impl Platter {
         platter
     }
 
-    /// The power may be cut here.
+    /// Called where the power may be cut.
     pub(crate) fn may_be_cut(&self) {
         (self.cut)(self);
     }
 
-    /// What a power cut now may leave, written to another folder.
+    /// What a power cut now may leave, written to another directory.
     pub(crate) fn leave(&self, to: &Path, chance: &mut Chance) {
-        // Nothing of what was not synced, half of it, or all.
+        // Nothing of the unsynced data, half of it, or all.
         let kept = 50 * chance.below(3);
-        let root = node(&self.root).expect("the folder is there");
+        let root = node(&self.root).expect("the directory exists");
         self.leave_folder(Some(&self.root), root.number, to, &mut |()| {
             chance.below(100) < kept
         });
@@ -75,7 +75,7 @@ impl Platter {
         to: &Path,
         keep: &mut dyn FnMut(()) -> bool,
     ) {
-        std::fs::create_dir_all(to).expect("a folder is created");
+        std::fs::create_dir_all(to).expect("a new directory");
         let there = now.map(names).unwrap_or_default();
         let synced = self
             .synced()
@@ -94,10 +94,10 @@ impl Platter {
             } else {
                 let was = self.synced().bytes.get(&chosen.number).cloned();
                 let was = was.unwrap_or_default();
-                // Removed meanwhile: its bytes are those that were synced.
+                // Removed meanwhile: its bytes are the synced ones.
                 let is = now.and_then(|now| std::fs::read(now).ok());
                 let left = is.map_or_else(|| was.clone(), |is| mix(&is, &was, keep));
-                std::fs::write(to.join(name), left).expect("the file is written");
+                std::fs::write(to.join(name), left).expect("a writable file");
             }
         }
     }
@@ -145,17 +145,17 @@ fn node(place: &Path) -> Option<Node> {
     })
 }
 
-/// What is in a folder now; nothing if it is gone.
+/// The current content of a directory; empty if it was removed.
 fn names(folder: &Path) -> BTreeMap<String, Node> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().expect("plain names");
+        let name = entry.file_name().into_string().expect("UTF-8");
         Some((name, node(&entry.path())?))
     });
     named.collect()
 }
 
-/// Bytes of which each block, and the length, is new or old.
+/// The bytes, with each block and the length either new or old.
 fn mix(is: &[u8], was: &[u8], keep: &mut dyn FnMut(()) -> bool) -> Vec<u8> {
     let len = if is.len() == was.len() || keep(()) {
         is.len()
@@ -207,7 +207,7 @@ impl DiskFile for File {
     }
 }
 
-/// Nothing is really synced: the platter knows what would be, and the tests lose power on paper only.
+/// Nothing is really synced: the platter tracks what would be, and power cuts are simulated.
 impl Disk for Platter {
     fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
         self.real.list(folder)

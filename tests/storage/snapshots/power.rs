@@ -1,5 +1,5 @@
-//! Power cuts at every step of checkpoints that follow each other, each with the journal let go behind it: what was
-//! sealed is whole, what was not is known to be none, and the state is that of the whole journal.
+//! Power cuts at every step of a series of checkpoints, each followed by trimming the journal: a sealed slot is complete, an
+//! unsealed one is recognised as such, and the state is that of the whole journal.
 
 use crate::chance::Chance;
 use crate::snapshots::directory::{SMALL, let_go, open, slots, start, take};
@@ -26,24 +26,24 @@ const LOCKS: usize = 3000;
 /// Entries between two checkpoints.
 const EVERY: u64 = 500;
 
-/// Power cuts, and what they came to.
+/// Power cuts, and their results.
 struct Cuts {
     chance: Chance,
-    /// In one of so many places the power is cut.
+    /// The power is cut at one in this many opportunities.
     one_in: u64,
-    /// What must be there after each.
+    /// The state that must exist after each.
     digest: Digest,
     count: u64,
-    /// Cuts that left a slot half written; cuts that left both whole; cuts with the first segment gone.
+    /// Cuts that left a slot incomplete; cuts that left both complete; cuts with the first segment removed.
     amid: u64,
     whole: u64,
     trimmed: u64,
-    /// What must not be.
+    /// The violations.
     wrong: Vec<String>,
 }
 
 impl Cuts {
-    /// The power is cut, perhaps.
+    /// Cuts the power, perhaps.
     fn cut(&mut self, platter: &Platter) {
         if self.chance.below(self.one_in) > 0 {
             return;
@@ -123,20 +123,20 @@ impl Store for CutStore {
     }
 }
 
-/// A journal with nothing beside it, and what it comes to.
+/// A journal without snapshots, and its state.
 fn journal(data: &Path) -> Digest {
     let node = open(data, SMALL);
     for first in (0..LOCKS).step_by(500) {
         take(&node, first..first + 500);
         let_go(&node, (first..first + 500).step_by(5));
     }
-    node.stop().expect("it stops in order");
+    node.stop().expect("a clean stop");
     std::fs::remove_dir_all(data.join("snapshots")).expect("the stop left one");
-    let (locks, _) = start(data).expect("the journal is whole");
+    let (locks, _) = start(data).expect("the journal is intact");
     locks.digest()
 }
 
-/// Takes a checkpoint of the replica, as the node does; the journal has it all already.
+/// Takes a checkpoint of the replica, as the node does; the journal already has everything.
 fn checkpoint(
     platter: &Platter,
     slots: &Slots,
@@ -171,14 +171,14 @@ fn checkpoint(
         .seal(closed, manifest.begun)
         .expect("the slot is sealed");
     platter.may_be_cut();
-    trim(platter, manifest.begun.min(older)).expect("the journal is let go");
+    trim(platter, manifest.begun.min(older)).expect("the journal is released");
     platter.may_be_cut();
 }
 
-/// Checkpoints from the first entry to the last, with cuts wherever there may be one.
+/// Checkpoints from the first entry to the last, with cuts wherever one is possible.
 fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     let digest = journal(data);
-    // The records are read from a copy: what is let go is still to come.
+    // The records are read from a copy, because trimming happens later.
     let copy = tempfile::tempdir().expect("a temporary directory");
     crate::snapshots::directory::copy(data, copy.path());
     let cuts = Arc::new(Mutex::new(Cuts {
@@ -204,11 +204,11 @@ fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     let slots = Slots::new(Arc::new(platter.clone()), Arc::new(stores));
     repeat(copy.path(), &platter, &slots);
     drop((platter, slots));
-    let cuts = Arc::into_inner(cuts).expect("nobody cuts any more");
+    let cuts = Arc::into_inner(cuts).expect("no thread cuts any more");
     cuts.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Repeats a journal, with a checkpoint every so often.
+/// Replays a journal, with a checkpoint at intervals.
 fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
     let disk = RealDisk::new(journal);
     let mut reader = Reader::open(&disk).expect("the journal opens");
@@ -221,7 +221,9 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
         };
         match record.kind {
             Kind::Entry => {
-                replica.apply(&record).expect("it can happen again");
+                replica
+                    .apply(&record)
+                    .expect("the outcome can be applied again");
                 entries += 1;
             }
             Kind::Mark => match decode_mark(&record) {
@@ -260,7 +262,7 @@ fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
     assert!(cuts.count >= 150 && cuts.amid >= 50 && cuts.whole >= 10 && cuts.trimmed >= 50);
 }
 
-/// That the test above can fail: nothing is as it should be on a disk that only says that it syncs.
+/// Shows that the test above can fail: nothing is right on a disk that only pretends to sync.
 #[test]
 fn a_disk_that_lies_about_its_syncs_is_found_out() {
     let files = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A stop in good order takes a checkpoint, and lets go of a directory that nobody writes to any more.
+//! A clean stop takes a checkpoint, and leaves a directory to which no process writes any more.
 
 use crate::node;
 use crate::patience::until;
@@ -10,7 +10,7 @@ use sexton::spine::checkpoint::Rules;
 use sexton::spine::delivery::Item;
 use sexton::spine::machine::Observable as _;
 
-/// Records that a start may have to repeat after a stop: marks.
+/// Records that a start may have to replay after a stop: marks.
 const MARKS_MAX: u64 = 4;
 
 #[test]
@@ -40,7 +40,7 @@ fn a_start_behind_a_stop_has_nothing_to_repeat() {
     }
 }
 
-/// Asks until the node has stopped.
+/// Requests until the node has stopped.
 fn pester(handle: &Handle, number: usize) {
     let name = Name::try_from(number.to_string().as_str()).expect("a short name");
     let request = || Message::Request {
@@ -75,7 +75,7 @@ fn a_stop_amid_checkpoints_leaves_none_half_written() {
                 (node.handle().snapshots().taken > round / 4).then_some(())
             });
             node.stop().unwrap();
-            // Whoever opens the directory now has it alone.
+            // A process that opens the directory now has it alone.
             assert_eq!(sealed(files.path()), [true; 2], "round {round}");
         });
         let (_, past) = start(files.path()).unwrap();

@@ -1,4 +1,4 @@
-//! A slot after the other, each sealed when it is closed, and left alone from then on.
+//! Slots in turn, each sealed when it is closed, and left alone from then on.
 
 use crate::patience::until;
 use crate::snapshots::directory::{
@@ -31,13 +31,13 @@ fn slots_are_written_in_turn_and_the_other_is_not_touched() {
                 .eq(before.keys().filter(of_other))
         );
         for name in after.keys().filter(of_other) {
-            assert!(after[name] == before[name], "{name} was touched");
+            assert!(after[name] == before[name], "{name} was changed");
         }
         let Ok(SlotStatus::Sealed(seal)) = slots(files.path()).look(slot) else {
             panic!("{slot} is not sealed");
         };
         assert_eq!(seal.manifest.begun, taken.upto);
-        assert!(seal.mark > seal.manifest.begun, "its mark comes behind it");
+        assert!(seal.mark > seal.manifest.begun, "its mark comes after it");
         let live = crate::node::wait(node.handle().status()).unwrap();
         let live = live
             .actors
@@ -80,7 +80,7 @@ fn a_sealed_slot_is_read_without_changing_a_byte() {
     assert!(bytes(made.path()) == before, "a start's reading changed it");
 }
 
-/// The newest slot and what is behind it come to what the journal alone comes to.
+/// The newest slot and the journal after it give the same state as the journal alone.
 #[test]
 fn either_slot_and_the_journal_alone_come_to_the_same() {
     let made = directory::make(LARGE, 4000);
@@ -100,7 +100,7 @@ fn either_slot_and_the_journal_alone_come_to_the_same() {
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path)
-        .expect("it is there")
+        .expect("the file exists")
         .permissions()
         .mode()
         & 0o777
@@ -127,7 +127,7 @@ fn nobody_else_may_read_them() {
     node.stop().unwrap();
 }
 
-/// What counts is what a start would have to read, whichever life wrote it.
+/// The relevant amount is what a start would have to read, whichever process wrote it.
 #[test]
 fn lives_that_are_too_short_for_a_checkpoint_come_to_one_together() {
     let files = tempfile::tempdir().unwrap();
