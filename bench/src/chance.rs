@@ -9,7 +9,7 @@ impl Chance {
         Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns a number below `end`, each with the same probability.
+    /// Returns a number below `end`, all with equal probability.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

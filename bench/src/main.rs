@@ -1,12 +1,12 @@
-//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and asserts
-//! none; it starts its own servers in directories of its own, and never touches a running coordinator.
+//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and judges
+//! none. It starts its own servers in its own directories, and never touches a running coordinator.
 //!
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many waiting jobs,
-//! `http` locks over HTTP beside etcd, `embed` a node inside the program, `recovery` a large table of locks and its recovery,
+//! `http` locks over HTTP beside etcd, `embed` an embedded node, `recovery` a large table of locks and its recovery,
 //! `bindings` locks that end with processes (`passing`), `work` jobs and their workers (`workers`), `dispatch` tasks and their recovery
-//! (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory, `page` the page (`pages` are its viewers), and
-//! `replay` how fast a start reads the log.
-//! `row` and `table` define what is measured, `site` finds the program and the place for data, `course` has rounds and durations,
+//! (`modes`, `bed`, `failing`), `churn` the disk space and memory used after many changes, `page` the web page (`pages` has its viewers),
+//! and `replay` how fast a start reads the log.
+//! `row` and `table` define what is measured, `site` finds the program and the directory for data, `course` has rounds and durations,
 //! `codec` and `gateway` implement each server's protocol, `load` drives connections, `cycle`, `contend`, `held` and `job` are
 //! clients, `peer` starts servers, `fdatasync` measures a sync, `question` polls servers during the load,
 //! `figures` turns measurements into what `output` prints, and `interrupt` handles Ctrl-C.
@@ -63,14 +63,14 @@ use clap::Parser;
 use failure::Failure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The same allocator as in the program `sexton`, for the nodes that are measured inside this one.
+/// The same allocator as in the program `sexton`, for the nodes that this program embeds and measures.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measure how fast sexton is on this machine, compared with Redis, beanstalkd and etcd where they are installed.
 ///
 /// Each measurement starts its own servers on loopback, with data directories that are removed afterwards. Figures vary between runs with
-/// other work on the machine: compare the ratios within one run.
+/// other work on the machine, so compare the ratios within one run.
 #[derive(Parser)]
 #[command(name = "sexton-bench", version, max_term_width = 100)]
 #[command(after_help = "Examples:
@@ -142,7 +142,7 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// Raises the limit on descriptors: a connection is one, and a measurement has thousands.
+/// Raises the limit on file descriptors: a measurement opens thousands of connections.
 fn raise_descriptor_limit() -> Result<(), Failure> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -4,7 +4,7 @@ use crate::failing::CommandEnd;
 use crate::figures::{Spread, grouped};
 use serde_json::{Map, Value, json};
 
-/// The tests which show that no client can hold the locks of tasks.
+/// The tests that show that no client can hold the locks of tasks.
 const RESERVED: [&str; 2] = [
     "tests/scripts/lock/reserved.txt",
     "tests/http/lock_refused.rs",
@@ -16,7 +16,7 @@ pub(crate) struct Mode {
     pub(crate) words: &'static str,
     /// How long it lasts in Wip, according to its documentation.
     wip: &'static str,
-    /// What is done here.
+    /// The fault that is provoked here.
     fault: &'static str,
     /// The limit in milliseconds.
     limit: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Mode {
 pub(crate) enum Making {
     /// By a task: how its command ends, and its further settings.
     Task(CommandEnd, Value),
-    /// The same, with a pause between two of them.
+    /// Like `Task`, with a pause between two faults.
     Apart(CommandEnd, Value),
     /// By a task whose command cannot be launched.
     Unlaunched(Value),
@@ -37,7 +37,7 @@ pub(crate) enum Making {
     Coordinator,
     /// By killing the keeper.
     Keeper,
-    /// It cannot happen; the tests that show this.
+    /// Impossible here; names the tests that show this.
     Never(&'static [&'static str]),
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             1,
             "wrapper fails to launch",
             ("170 s", 50.0),
-            "its directory is not there",
+            "its directory does not exist",
             Unlaunched(json!({"dir": "/no/such/directory"})),
         ),
         mode(
@@ -114,7 +114,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             9,
             "child fails to update the run status",
             ("10 s", 50.0),
-            "ends and says nothing",
+            "ends without a report",
             Task(CommandEnd::Ends, json!({"report_required": true})),
         ),
         mode(
