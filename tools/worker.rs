@@ -69,7 +69,7 @@ struct WorkerSelector {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// How long to wait for the requested state; 0 for not at all
+    /// How long to wait for the requested state; 0 to not wait
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
     wait: u64,
 }

@@ -297,7 +297,7 @@ fn a_file_that_is_none_is_told() {
     std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a file is written");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let words = format!("{}:2: there are bytes that are not UTF-8", path.display());
+    let words = format!("{}:2: this line is not valid UTF-8", path.display());
     assert!(errors.contains(&words), "{errors}");
     std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("a file is written");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));

@@ -57,9 +57,12 @@ fn what_is_no_text_is_refused_by_line() {
     for (content, words) in [
         (
             &b"[program:a]\ncommand=\xff\n"[..],
-            ":2: there are bytes that are not UTF-8",
+            ":2: this line is not valid UTF-8",
         ),
-        (b"[program:a]\n\ncommand=a\0b\n", ":3: there is a zero byte"),
+        (
+            b"[program:a]\n\ncommand=a\0b\n",
+            ":3: this line has a zero byte",
+        ),
     ] {
         let files = files(&[]);
         let main = files.path().join("s.conf");

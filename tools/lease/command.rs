@@ -19,10 +19,10 @@ const PAGE: u64 = 1000;
 
 /// Run background work one pass at a time, at most once per period, without losing a request for it
 ///
-/// A lease is a named right to run one pass. Request a pass wherever work may have come up: after a web hit, from a cron line,
-/// from a hook. It runs at once if the lease is free. If not, the first caller is next and waits for its turn, and later callers
-/// are turned away, since that pass begins after their requests. The coordinator launches the commands, so nothing is lost if a
-/// caller is killed.
+/// A lease is a named right to run one pass. Request a pass wherever there may be new work: after a web hit, from a cron line,
+/// from a hook. It runs immediately if the lease is free. If not, the first caller is next and waits for its turn, and later
+/// callers are turned away, since that pass begins after their requests. The coordinator launches the commands, so nothing is
+/// lost if a caller is killed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -69,10 +69,10 @@ Examples:
   sexton lease list shop/                leases whose names begin with shop/
   sexton lease list --json | jq -r '.leases[].name'")]
     List {
-        /// Only leases whose names begin with this
+        /// Only leases whose names begin with this prefix
         #[arg(value_parser = name)]
         prefix: Option<Name>,
-        /// The most leases to show
+        /// The maximum number of leases to show
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
@@ -95,7 +95,7 @@ Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
         #[command(flatten)]
         which: LeaseSelector,
     },
-    /// Refuse requests from now on: the next pass is dropped, a running one goes on
+    /// Refuse requests from now on; the next pass is dropped, and a running one runs to its end
     #[command(after_help = "\
 Example: sexton lease disable sync
 
@@ -118,7 +118,7 @@ Example: sexton lease import repo \"$(sqlite3 repo.fossil \"SELECT value FROM co
     },
     /// Delete a lease and its settings
     ///
-    /// Refused while a pass runs. With --force the pass is stopped first: the lease is free when none of its processes is left.
+    /// Refused while a pass runs. With --force the pass is stopped first; the lease is free once none of its processes is left.
     #[command(after_help = "\
 Examples:
   sexton lease reset sync
@@ -129,7 +129,7 @@ Examples:
         /// Stop a running pass
         #[arg(long)]
         force: bool,
-        /// How long to wait until none of its processes is left, in whole seconds
+        /// How long to wait until none of the pass's processes is left, in whole seconds
         #[arg(long, value_name = SPAN, default_value = "60", requires = "force", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
     },
@@ -213,14 +213,13 @@ impl ClientOptions {
 
     fn reset(&self, mut asked: Fields, wait: u64) -> Result<(), Failure> {
         asked.insert("wait".to_owned(), wait.into());
-        // Sent once, even across a restart of the coordinator: a reset that was requested is carried out.
+        // Sent only once, even if the coordinator restarts: a reset that it has received is carried out.
         let patience = Duration::from_secs(wait + 15);
         let said = self.act_once("reset", asked, patience)?;
         if said.pointer("/gone") == Some(&true.into()) {
             return self.tell(&said, |_| "forgotten\n".to_owned());
         }
-        let words =
-            "its pass is being stopped, but some of its processes are still alive after the wait";
+        let words = "timed out waiting: the pass is being stopped, but some of its processes are still alive";
         Err(Failure::found(words))
     }
 
@@ -250,7 +249,7 @@ impl ClientOptions {
         self.tell(&said, |_| {
             let mut page = page::list(&leases);
             if is_more {
-                writeln!(page, "and more: --limit is {limit}").expect("a string takes all");
+                writeln!(page, "there are more: --limit is {limit}").expect("a string takes all");
             }
             page
         })

@@ -12,7 +12,8 @@ use std::ffi::OsString;
 
 /// Change a setting of a lease
 ///
-/// It applies to every request for a pass; a flag of `sexton lease run` overrides it. A lease that does not exist is created.
+/// The setting applies to every request for a pass; a flag of `sexton lease run` overrides it. Creates the lease if it does not
+/// exist.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +43,7 @@ pub(super) struct Set {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Set the command even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Set the command even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
@@ -54,7 +55,7 @@ pub(super) struct Set {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SettingName {
-    /// The shortest time from the start of a pass to the start of the next
+    /// The minimum time from the start of a pass to the start of the next
     Period,
     /// Whether requests never wait
     NoDelay,
@@ -62,11 +63,11 @@ enum SettingName {
     MaxRun,
     /// Whether requests are refused
     Disabled,
-    /// What runs if a request has no command, and on the schedule
+    /// The command that runs on the schedule, and for requests without a command
     Command,
-    /// Request passes by itself: a cron expression of five fields, and a time zone if not UTC
+    /// When the coordinator requests passes by itself: a cron expression of five fields, and a time zone if not UTC
     Schedule,
-    /// Whether a missed date of the schedule is made up for, once
+    /// Whether missed dates of the schedule are made up for with one pass
     CatchUp,
     /// Log file: a line at the start and end of each pass
     Logfile,
@@ -100,7 +101,7 @@ impl Set {
             && (self.dir.is_some() || self.allow_secrets || !self.env.is_empty())
         {
             return Err(Failure::usage(
-                "--dir, --env and --allow-secrets are for a command",
+                "--dir, --env and --allow-secrets apply only to a command",
             ));
         }
         match self.what {

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How often to look for new output.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The most bytes per read.
+/// The maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
 /// Show the output of a process
@@ -62,7 +62,7 @@ impl Logs {
         let record = asking.look("/process", &query)?;
         let dir = record.pointer("/run_dir").and_then(Value::as_str);
         let dir = dir.ok_or_else(|| {
-            Failure::found("this coordinator did not launch it, so it has no files")
+            Failure::found("this coordinator did not launch the process, so it has no output files")
         })?;
         let id = words(&record, "/id");
         let query = fields([("id", id.as_str().into())]);
@@ -72,7 +72,7 @@ impl Logs {
 }
 
 impl OutputOptions {
-    /// Prints an output file in `dir`; when following, until the process has ended. Notes first if only the other stream has output.
+    /// Prints an output file in `dir`; when following, until the process has ended. If only the other stream has output, first says so.
     pub(super) fn show(
         &self,
         dir: &Path,
@@ -102,7 +102,7 @@ impl OutputOptions {
         }
     }
 
-    /// Tells the user, if there is nothing on the stream that was shown, that there is something on the other.
+    /// Prints a note if the stream shown is empty and the other one is not.
     fn hint(&self, dir: &Path) {
         let is_there = |name: &str| {
             let found = dir.join(name).metadata();
@@ -167,7 +167,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
 fn unread(path: &Path, error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::NotFound {
         Failure::found(format!(
-            "{} is not there: it ran in the foreground, or was never started",
+            "{} does not exist: the process ran in the foreground, or was never started",
             path.display()
         ))
     } else {

@@ -24,7 +24,7 @@ use std::convert::Infallible;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Descriptors reserved for other purposes than client connections.
+/// The number of descriptors reserved for purposes other than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Below this number of descriptors, too few for the settings is a warning; from there on it is only a detail.

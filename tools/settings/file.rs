@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// The longest file, in bytes.
+/// The maximum size of a file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The contents of a file, and its problems.
@@ -147,7 +147,7 @@ fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
 
 /// Reports bytes that are not UTF-8.
 fn no_text(source: Source) -> Content {
-    let words = "there are bytes that are not UTF-8";
+    let words = "this line is not valid UTF-8";
     Content {
         problems: vec![Problem::new(source, "", words)],
         ..Content::default()

@@ -60,7 +60,7 @@ the others, KIND is how the process fails: exit (status 1), exit0 (status 0), ab
 memory (it allocates more than it may). `sexton task show` shows the result.
 
 Prints the id of the task. Exit status: 0 success; with --wait, 1 if the task failed, was terminated, or has not ended.")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(super) struct Add {
     /// A name for the task
     #[arg(long, value_parser = name)]

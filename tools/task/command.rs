@@ -164,7 +164,7 @@ Examples:
         /// Only tasks that ended at least this long ago
         #[arg(long, value_name = SPAN, value_parser = delay)]
         older_than: Option<u64>,
-        /// How many of the newest to keep, however old
+        /// Number of the newest tasks to keep, regardless of age
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         keep: u32,
     },

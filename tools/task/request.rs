@@ -5,7 +5,7 @@ use crate::report::{Failure, print_said};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// The advice for a refusal.
+/// The advice for each refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
@@ -25,10 +25,10 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The longest wait of one request, in seconds.
+/// The maximum wait of one request, in seconds.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// The coordinator to ask, and the form of the output.
+/// The coordinator that receives the requests, and the format of the output.
 #[derive(Clone)]
 pub(super) struct ClientOptions {
     pub(super) target: Target,

@@ -36,7 +36,7 @@ use std::time::Duration;
 /// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
 /// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. It can use `sexton job` to report progress, and to let
 /// the job fail or come back later.
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -136,7 +136,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 

@@ -6,7 +6,7 @@ use crate::work::claim::{Exchanged, Jobs, Key};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most jobs of one request.
+/// The maximum number of jobs per request.
 const JOBS_MAX: usize = 100;
 
 /// The most requests under way. One alone did four fifths of the jobs per second with four workers on two processors.
