@@ -25,7 +25,7 @@ Examples:
   sexton drain --wait 60       the same, and wait until none is left
   sexton drain queues          locks go on; it still exits only when no lock, claim, pass or attempt is left
 
-Exit status: 0 draining, and with --wait nothing is left; 1 some are left when the wait is over; 3 no coordinator runs \
+Exit status: 0 draining, and with --wait nothing is left; 1 some are left when --wait times out; 3 no coordinator runs \
 there; 4 it has halted.")]
 pub(crate) struct Drain {
     /// The kind of work to refuse from now on

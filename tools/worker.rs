@@ -35,7 +35,7 @@ Examples:
   sexton worker pause mails          it claims no more jobs, and finishes those it has
   sexton worker resume mails
 
-Exit status: 0 success; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no \
+Exit status: 0 success; 1 there is no such worker, or it is not in the requested state in time; 2 wrong flags; 3 no \
 coordinator runs there."
 )]
 pub(crate) struct Worker {
@@ -54,10 +54,10 @@ pub(crate) struct Worker {
 enum Action {
     /// Show the status of workers
     List,
-    /// Pause workers: they claim no more jobs until they are resumed, even if the coordinator restarts
+    /// Pause workers; they claim no more jobs until they are resumed, even if the coordinator restarts
     ///
-    /// Running jobs may finish within the worker's grace (default 60 s). What is left then is killed, and its job is given out
-    /// again.
+    /// Running jobs may finish within the worker's grace period (default 60 s). Commands that still run after it are killed, and
+    /// their jobs are given out again.
     Pause(WorkerSelector),
     /// Resume workers
     Resume(WorkerSelector),

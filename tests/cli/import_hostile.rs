@@ -25,7 +25,7 @@ fn everything_wrong_is_told_at_once_with_its_line() {
     let place = |line: u32| format!("{}:{line}: ", main.display());
     for (line, words) in [
         (1, "a key before the first [SECTION]"),
-        (3, "[program:a] command: there is no closing '"),
+        (3, "[program:a] command: the closing ' is missing"),
         (4, "[program:a] autostart: expected true or false"),
         (5, "expected [SECTION] or KEY=VALUE"),
         (2, "[program:a] process_name: with more than one process"),

@@ -174,7 +174,7 @@ pub(crate) fn send(
         });
         let left = wait.saturating_sub(began.elapsed());
         if left.is_zero() {
-            let words = "the coordinator stopped and did not come back within the wait";
+            let words = "the coordinator stopped and did not come back in time";
             return Err(Failure::unreachable(words).help("`sexton status` shows whether it runs"));
         }
         rest(pause.min(left));

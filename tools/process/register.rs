@@ -37,7 +37,7 @@ pub(crate) struct Register {
     #[arg(long)]
     about: Option<String>,
 
-    /// The id of the parent process, used if the kernel shows no parent with a record
+    /// The id of the parent process [default: the nearest ancestor with a record]
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 

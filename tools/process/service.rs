@@ -29,7 +29,7 @@ Examples:
   sexton service logs web --follow   its output, as it is written
   sexton service reload              reload the configuration: only what changed is touched
 
-Exit status: 0 success; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no \
+Exit status: 0 success; 1 there is no such service, or it is not in the requested state in time; 2 wrong flags; 3 no \
 coordinator runs there."
 )]
 pub(crate) struct Service {
@@ -222,7 +222,7 @@ fn reload(asking: &ClientOptions) -> Result<(), Failure> {
     let problems = problems.and_then(Value::as_array).into_iter().flatten();
     let problems: Vec<String> = problems.filter_map(Value::as_str).map(plain).collect();
     if !problems.is_empty() {
-        let words = "failed to reload: the old settings remain in force";
+        let words = "failed to reload: the old settings stay in force";
         return Err(Failure::found(words).listing(problems));
     }
     if asking.json {

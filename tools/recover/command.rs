@@ -12,11 +12,11 @@ use sexton::persist::disk::RealDisk;
 use sexton::spine::recovery::{RecoveryError, Scope, recover};
 use std::path::{Path, PathBuf};
 
-/// Repair a damaged data directory by dropping what cannot be read
+/// Repair a damaged data directory by dropping the parts that cannot be read
 ///
-/// Reports what is lost, by sequence number, time and content as far as known, and keeps everything before it: the snapshot that
-/// can be read, and the journal after it up to the damage. Replaced files are kept in DATA/damaged-TIME. Numbering continues
-/// above every number that may have been used, so no token is given twice. A directory that can be started is left alone.
+/// Reports what is lost, by sequence number, time and content as far as known, and keeps everything before it: the readable
+/// snapshot, and the journal after it up to the damage. Replaced files are kept in DATA/damaged-TIME. Numbering continues above
+/// every number that may have been used, so no token is issued twice. A directory that can be started is left alone.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton recover DATA --dry-run              show what would be lost; change nothing
@@ -36,7 +36,7 @@ pub(crate) struct Recover {
     #[arg(long)]
     dry_run: bool,
 
-    /// Skip what stops recovery at this sequence number; repeatable
+    /// Skip the record that stops recovery at this sequence number; repeatable
     #[arg(long, value_name = "SEQ", value_parser = crate::numbers::sequence)]
     skip: Vec<u64>,
 
@@ -87,7 +87,7 @@ impl Recover {
             page::text(&self.data, &refused, &plan, aside.as_deref())
         })?;
         if self.dry_run && plan.loses() {
-            let words = "something would be lost; nothing was changed";
+            let words = "records would be lost; nothing was changed";
             return Err(Failure::found(words).help("run it without --dry-run to recover"));
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Recover {
 
     fn nothing_to_do(&self) -> Result<(), Failure> {
         if !self.skip.is_empty() {
-            let words = "--skip: nothing stops a start on this directory";
+            let words = "--skip: a start on this directory is not refused";
             return Err(Failure::usage(words));
         }
         let data = self.data.display();

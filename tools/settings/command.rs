@@ -1,5 +1,5 @@
-//! `sexton config`: shows the settings in force and where each comes from. Opens no other files and shows no secrets: of the
-//! token file, only its path.
+//! `sexton config`: shows the settings in force and where each comes from. It opens no file but the configuration and shows no
+//! secrets: for the token file, only its path.
 
 use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, ParsedFlags, Values};
@@ -15,7 +15,7 @@ use std::io::Write as _;
 /// Show the settings that `sexton serve` would use, and where each comes from
 ///
 /// A flag overrides the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment overrides the file, and the file
-/// overrides the default. Everything is checked as `serve` would check it; no file but the configuration is opened.
+/// overrides the default. Everything is checked as `serve` would check it, but no file other than the configuration is opened.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton config                              what a bare `sexton serve` would do here

@@ -254,7 +254,7 @@ struct Settled {
 }
 
 impl Settled {
-    /// Adds the settings of the next lower source.
+    /// Adds the settings of the source with the next lower precedence.
     fn rank(&mut self, flags: &Flags, entries: Vec<Entry>) {
         let above = self.entries.len();
         for entry in entries {
@@ -310,7 +310,7 @@ impl Settled {
     }
 }
 
-/// Returns the word that was probably meant.
+/// Returns the known word that was probably meant.
 pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let alike = all.map(|known| (known, strsim::jaro_winkler(word, known)));
     let nearest = alike.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -351,8 +351,8 @@ impl Flags {
     fn unknown(&self, key: &str) -> String {
         let all = self.each().map(|(_, long)| long);
         match nearest(&key.replace('_', "-"), all) {
-            Some(long) => format!("there is no such setting; did you mean {long}?"),
-            None => "there is no such setting; `sexton config` shows all of them".to_owned(),
+            Some(long) => format!("unknown setting; did you mean {long}?"),
+            None => "unknown setting; `sexton config` shows all settings".to_owned(),
         }
     }
 

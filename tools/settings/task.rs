@@ -1,5 +1,5 @@
-//! The table `[tasks]` of the configuration file: defaults for tasks, how many of a group are under way at a time, and how long
-//! ended tasks are kept.
+//! The table `[tasks]` of the configuration file: defaults for tasks, the number of tasks of a group in progress at a time, and how
+//! long ended tasks are kept.
 
 use crate::settings::layer::{Problem, Source};
 use crate::settings::queue::span_words;
@@ -67,7 +67,7 @@ impl Table {
                     fits.ok_or_else(|| format!("expected a whole number from 1 to {max}"))?;
                 self.kept_max = Some(kept);
             }
-            _ => return Err(format!("there is no such key; expected one of {KEYS}")),
+            _ => return Err(format!("unknown key; expected one of {KEYS}")),
         }
         Ok(())
     }

@@ -15,9 +15,9 @@ use std::ffi::OsString;
 
 /// Add a task: a command that the coordinator runs when its turn comes
 ///
-/// It runs on a server with a free thread. Of the tasks with one work id, only one runs at a time, and of a group at most as many
-/// as its limit. It runs in bursts: a command that exits with 0 has completed its task; one that calls `sexton task wait 10m`
-/// before it exits is run again after that time, and continues from what it saved.
+/// The task runs on a server with a free thread. Of the tasks with the same work id, only one runs at a time, and of a group at
+/// most as many as its limit. A task runs in bursts: a command that exits with 0 has completed its task; one that calls `sexton
+/// task wait 10m` before it exits is run again after that time, and continues from what it saved.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -66,37 +66,37 @@ pub(super) struct Add {
     #[arg(long, value_parser = name)]
     name: Option<Name>,
 
-    /// Its group [default: default]
+    /// The group of the task [default: default]
     #[arg(long, value_parser = name)]
     group: Option<Name>,
 
-    /// The thing it works on: of the tasks with one work id, only one is under way at a time
+    /// The thing that the task works on; of the tasks with the same work id, only one is in progress at a time
     #[arg(long, value_name = "ID", value_parser = name)]
     work: Option<Name>,
 
-    /// Its priority
+    /// The priority of the task
     #[arg(long, value_enum, default_value_t = Priority::Medium)]
     priority: Priority,
 
-    /// How long a burst should take: the command is told, but not stopped [default: as configured, or 30s]
+    /// How long a burst should take; the command is informed, but not stopped [default: as configured, or 30s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     burst: Option<u64>,
 
-    /// How long an attempt may take; after that it is stopped with everything it started, and the task fails [default: as
-    /// configured, or 5m]
+    /// How long an attempt may take before it is stopped with everything it started, and the task fails [default: as configured,
+    /// or 5m]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     fail_after: Option<u64>,
 
-    /// The longest time between two heartbeats, once there has been one [default: as configured, or 1s]
+    /// The maximum time between two heartbeats, from the first one on [default: as configured, or 1s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     progress: Option<u64>,
 
-    /// Run it again if its command dies before it has saved anything, instead of failing the task; false fails it, whatever the
-    /// configuration says
+    /// If the command dies before it has saved anything, run it again instead of failing the task; false fails it, regardless of
+    /// the configuration
     #[arg(long, value_name = "WHETHER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     retry: Option<bool>,
 
-    /// End a burst only by a report: the exit status of the command does not count
+    /// End a burst only by a report; the exit status of the command does not count
     #[arg(long)]
     report_required: bool,
 
@@ -104,11 +104,11 @@ pub(super) struct Add {
     #[arg(long, value_name = "COMMAND")]
     cleanup: Option<String>,
 
-    /// Do not start it until `sexton task ready`
+    /// Do not start the task until `sexton task ready`
     #[arg(long)]
     not_ready: bool,
 
-    /// Add it in a paused state
+    /// Add the task in a paused state
     #[arg(long)]
     paused: bool,
 
@@ -120,19 +120,19 @@ pub(super) struct Add {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// A file of NAME=VALUE lines, read at each launch: for secrets
+    /// A file of NAME=VALUE lines, for secrets; it is read at each launch
     #[arg(long, value_name = "FILE")]
     env_file: Option<String>,
 
-    /// Add it even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Add the task even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
-    /// Make its first attempt fail at a point, to see how it recovers: see below
+    /// Make the first attempt fail at a point, to see how the task recovers: see below
     #[arg(long, value_name = "POINT[:KIND]")]
     inject: Option<Injection>,
 
-    /// Wait until it has ended, at most this long, in whole seconds
+    /// Wait at most this long until the task has ended, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 

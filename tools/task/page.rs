@@ -21,7 +21,7 @@ fn date(value: &Value, path: &str) -> String {
     at(value, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
-/// The items of a list in an answer.
+/// Returns the items of a list in an answer.
 pub(super) fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
     let all = value.pointer(path).and_then(Value::as_array);
     all.map(Vec::as_slice).unwrap_or_default()
@@ -64,7 +64,7 @@ pub(super) fn line(task: &Value) -> String {
     format!("{} {}{message}\n", number(task, "/id"), state(task))
 }
 
-/// Formats a task after something was done with it: its state now, and what its next burst waits for.
+/// Formats a task after an action on it: its new state, and what its next burst waits for.
 pub(super) fn acted(task: &Value) -> String {
     let mut line = format!("task {}: {}", number(task, "/id"), state(task));
     if is(task, "/terminating") {
