@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// `sexton status` shows whether the clock is in doubt.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton status | grep clock        whether it is in doubt
-  sexton confirm-clock              it is right: prune again
+  sexton status | grep clock        whether the clock is in doubt
+  sexton confirm-clock              the clock is right: prune again
 
 Exit status: 0 confirmed, or not in doubt; 2 wrong flags; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct ConfirmClock {

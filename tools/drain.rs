@@ -23,7 +23,7 @@ const WAIT_MAX: u64 = 3600;
 Examples:
   sexton drain                 accept no new locks, jobs, claims, passes or tasks, and print how many are left
   sexton drain --wait 60       the same, and wait until none is left
-  sexton drain queues          locks go on; it still exits only when no lock, claim, pass or attempt is left
+  sexton drain queues          no new jobs or claims; it still exits only when nothing is left
 
 Exit status: 0 draining, and with --wait nothing is left; 1 some are left when --wait times out; 3 no coordinator runs \
 there; 4 it has halted.")]

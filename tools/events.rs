@@ -19,11 +19,11 @@ use sexton::spine::event::Position;
 #[command(after_help = "\
 Examples:
   sexton events                                everything, until Ctrl-C
-  sexton events --kind expired,restarted       what an operator should know about
+  sexton events --kind expired,restarted       events that concern an operator
   sexton events --key 'account*' --json | jq -r .owner
   sexton events --job 17                       the events of one job
   sexton events --task 4711                    the events of one task
-  sexton events --after 812                    what came after this position, if it is still kept
+  sexton events --after 812                    events after this position, if they are still kept
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
 pub(crate) struct Events {

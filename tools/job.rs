@@ -21,7 +21,7 @@ Examples, in a script that `sexton work` runs:
   sexton job snooze 10m 'the server is down'; exit
   sexton job fail --retry-after 1h 'no such user'; exit
 
-`fail` and `snooze` take effect when the command and everything it started have ended, whatever its exit status. The last \
+`fail` and `snooze` take effect when the command and everything it started have ended, regardless of its exit status. The last \
 report counts.
 
 Exit status: 0 success; 1 refused: the claim is lost; 2 wrong flags, or not run by `sexton work`; 3 `sexton work` has exited.")]

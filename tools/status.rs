@@ -16,8 +16,8 @@ use std::fmt::Write as _;
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton status                      the coordinator of this user
-  sexton status --json | jq .queues  as programs read it
-  sexton status > /dev/null          whether one runs, by exit status
+  sexton status --json | jq .queues  as JSON, for programs
+  sexton status > /dev/null          only whether it runs, by exit status
 
 Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be reached; 4 it has halted.")]
 pub(crate) struct Status {

@@ -32,7 +32,7 @@ pub(crate) fn name_of(service: &str) -> Option<&str> {
     after_help = "\
 Examples:
   sexton worker list                 the status and job counts of all workers
-  sexton worker pause mails          it claims no more jobs, and finishes those it has
+  sexton worker pause mails          claim no more jobs, and finish the claimed ones
   sexton worker resume mails
 
 Exit status: 0 success; 1 there is no such worker, or it is not in the requested state in time; 2 wrong flags; 3 no \

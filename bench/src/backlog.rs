@@ -40,10 +40,10 @@ const BODY_BYTES: usize = 64;
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench backlog                       a million jobs, three rounds, about three minutes
-  sexton-bench backlog --jobs 100000 --json  less to hold; figures for programs
-  sexton-bench backlog --dir /dev/shm        without the disk, whatever else it is busy with
+  sexton-bench backlog --jobs 100000 --json  smaller; figures as JSON
+  sexton-bench backlog --dir /dev/shm        without the disk
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Backlog {
     /// Number of waiting jobs
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=9_000_000))]

@@ -40,7 +40,7 @@ const LINGERS: Duration = Duration::from_millis(300);
   sexton-bench bindings --parts grant,run --rounds 5
   sexton-bench bindings --sexton target/other/sexton
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Bindings {
     /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]

@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(100);
   sexton-bench churn                        ten million changes of a hundred thousand locks, about a minute
   sexton-bench churn --changes 1000000 --locks 1000 --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Churn {
     /// Total number of changes: acquires and releases
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]

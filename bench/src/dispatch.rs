@@ -46,7 +46,7 @@ Examples:
   sexton-bench dispatch --runs 200 --rounds 0    recovery times alone
   sexton-bench dispatch --dir /var/tmp --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Dispatch {
     /// Number of faults of each kind
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]

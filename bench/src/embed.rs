@@ -37,7 +37,7 @@ const FUTURES: u32 = 256;
   taskset -c 0 sexton-bench embed --rounds 9      everything on one core
   sexton-bench embed --seconds 5 --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Embed {
     /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]

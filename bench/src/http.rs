@@ -35,7 +35,7 @@ use std::time::Duration;
   sexton-bench http --connections 200 --rounds 9 --seconds 2
   sexton-bench http --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Http {
     /// Number of connections
     #[arg(long, value_name = "C", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]

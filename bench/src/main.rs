@@ -76,7 +76,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(after_help = "Examples:
   cargo run --release -p sexton-bench -- locks   every row, five rounds, about four minutes
   sexton-bench locks --rows memory:1x1,fsync:50x1 --rounds 9
-  sexton-bench locks --dir /var/tmp --json       data on that file system; figures for programs
+  sexton-bench locks --dir /var/tmp --json       data on that file system; figures as JSON
   sexton-bench locks --sexton target/dist/sexton another build of the program
   sexton-bench recovery                          a million locks: memory, restarts, checkpoints
   sexton-bench churn                             ten million changes: disk and memory
@@ -86,12 +86,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
   sexton-bench processes                         services, launches, ends, beside supervisord and runit
   sexton-bench bindings                          locks that end with processes, and `lock run`
-  sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and what they cost
+  sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and their cost
   sexton-bench work                              jobs under `sexton work`, beside RQ and greenstalk
-  sexton-bench page                              moments of a long journal, open pages, views beside locks
+  sexton-bench page                              past moments of a long journal, open pages, views beside locks
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
-docs/benchmarks.md says what each row does and how to read it.")]
+See docs/benchmarks.md for what each row does and how to read the results.")]
 enum Measure {
     Backlog(backlog::Backlog),
     Bindings(bindings::Bindings),

@@ -65,7 +65,7 @@ const HELD: u32 = 1000;
   sexton-bench page --parts then --entries 5000000
   sexton-bench page --parts views --queues 1000000
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Page {
     /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]

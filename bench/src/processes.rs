@@ -45,7 +45,7 @@ const LISTS: u32 = 5;
   sexton-bench processes --parts restart,launch --rounds 5
   sexton-bench processes --dir /var/tmp --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Processes {
     /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]

@@ -36,7 +36,7 @@ use std::str::FromStr;
   sexton-bench queue --rows memory:50x1,put:50 --rounds 9
   sexton-bench queue --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Queue {
     /// Rows: memory:CxD, fsync:CxD (connections x jobs per write), put:C, wake:C, each with an optional /BYTES [default: all
     /// in docs/benchmarks.md]

@@ -59,11 +59,11 @@ const PERIOD: Duration = Duration::from_millis(32);
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench recovery                             a million locks, three rounds, about two minutes
-  sexton-bench recovery --locks 100000 --rounds 5   less to hold, more rounds
-  sexton-bench recovery --dir /var/lib --json       data on that file system; figures for programs
-  sexton-bench recovery --dir /dev/shm              without the disk, whatever else it is busy with
+  sexton-bench recovery --locks 100000 --rounds 5   smaller, more rounds
+  sexton-bench recovery --dir /var/lib --json       data on that file system; figures as JSON
+  sexton-bench recovery --dir /dev/shm              without the disk
 
-docs/benchmarks.md says what each row means.")]
+See docs/benchmarks.md for what each row means.")]
 pub(crate) struct Recovery {
     /// Number of held locks
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=3_900_000))]

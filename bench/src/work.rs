@@ -44,7 +44,7 @@ for line in lines:
   sexton-bench work --parts drain --rounds 1   a million jobs
   sexton-bench work --parts fair --rounds 1    ten jobs of one tenant beside a million of another
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Work {
     /// Measurements to make [default: command,lines,start]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]

@@ -15,12 +15,12 @@ pub(crate) const USAGE: &str = "Use: beanstalkd [FLAGS], any of
   -l ADDR   listen on this address, or on a Unix socket as in unix:PATH [default: 0.0.0.0]
   -p PORT   listen on this port [default: 11300]
   -s BYTES  size of each file of the journal
-  -u USER   become this user, and the group it belongs to
-  -z BYTES  the most bytes of a job [default: 65535, at most 1073741824]
-  -c, -n    are ignored
-  -V        be verbose; twice: also log every command and reply
+  -u USER   change to this user and its primary group
+  -z BYTES  maximum size of a job [default: 65535, at most 1073741824]
+  -c, -n    ignored
+  -V        be verbose; given twice, also log every command and reply
   -v        print the version
-  -h        print this
+  -h        print this help
 ";
 
 /// The action that a command line requests.

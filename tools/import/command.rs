@@ -48,7 +48,7 @@ Examples:
   sexton config --config app.toml                                         check it; nothing is started
   systemctl stop supervisor && sexton serve --config app.toml --data data
 
-Exit status: 0 written, whatever was not carried over; 1 there is no program in it; 2 supervisord would not accept the \
+Exit status: 0 written, even if not everything was carried over; 1 the configuration has no program; 2 supervisord would not accept the \
 configuration, and every problem is listed; 3 a file cannot be read or written.")]
 struct Supervisord {
     /// The main file, such as /etc/supervisor/supervisord.conf

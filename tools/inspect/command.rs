@@ -22,11 +22,11 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton inspect /var/lib/sexton             snapshots, journal, what a start would do
-  sexton inspect DATA --actor lock           how many locks there are
-  sexton inspect DATA --key acct             who holds what under a key, who waits, and its history
+  sexton inspect DATA --actor lock           the number of locks
+  sexton inspect DATA --key acct             the holders and waiters of a key, and its history
   sexton inspect DATA --job 17               the state of a job, and its history
 
-Exit status: 0 intact; 1 damage without loss: a start would not need what is damaged; 2 wrong flags; \
+Exit status: 0 intact; 1 damage without loss: a start would not need the damaged parts; 2 wrong flags; \
 3 a start would be refused, or nothing can be read.")]
 pub(crate) struct Inspect {
     /// A data directory

@@ -26,11 +26,11 @@ const PAGE: u64 = 1000;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton lease run sync -- ./sync                     at once, or when its turn comes; at most one pass a minute
+  sexton lease run sync -- ./sync                     now, or when its turn comes; at most one pass per minute
   sexton lease run sync --detach -- ./sync            the same, without waiting: for a request handler
   sexton lease run mails --period 5m -- ./send-mails  no two passes begin within five minutes
   sexton lease check sync && sexton lease run sync --detach -- ./sync
-  sexton lease show sync                              what runs, what is next, until when
+  sexton lease show sync                              the running pass and the next, and their times
 
 Exit status: 0 success; 1 refused: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. `run` exits \
 with the status of its command.")]

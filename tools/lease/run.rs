@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton lease run sync -- ./sync                       at once, or when its turn comes
+  sexton lease run sync -- ./sync                       now, or when its turn comes
   sexton lease run sync --detach -- ./sync              without waiting: for a request handler
   sexton lease run sync --period 5m -- ./sync           the next pass begins no sooner than five minutes after this one
   sexton lease run sync --no-delay -- ./sync            now or not at all
@@ -45,8 +45,8 @@ Examples:
 The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved \
 at each launch, so a replaced program runs from the next pass on.
 
-Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not its \
-turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
+Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not this \
+request's turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
 coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(super) struct Run {

@@ -20,13 +20,13 @@ Examples:
   sexton lease set sync period 5m                          no two passes begin within five minutes
   sexton lease set sync no-delay on                        requests never wait
   sexton lease set sync max-run 1h                         a pass is stopped after an hour; 0 for never
-  sexton lease set nightly command -- ./backup             what runs if a request has no command
+  sexton lease set nightly command -- ./backup             the command for requests without one
   sexton lease set nightly schedule \"0 3 * * *\" Europe/Berlin
   sexton lease set nightly schedule none                   no schedule
-  sexton lease set nightly catch-up on                     a missed date is made up for, once
+  sexton lease set nightly catch-up on                     make up for missed dates with one pass
   sexton lease set nightly logfile /var/log/nightly.log    a line at the start and end of each pass
 
-A command that is set runs in the environment of the coordinator's keeper, with the variables of --env.")]
+A command set here runs in the environment of the coordinator's keeper, with the variables of --env.")]
 pub(super) struct Set {
     #[command(flatten)]
     which: LeaseSelector,

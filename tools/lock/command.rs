@@ -31,8 +31,8 @@ Examples:
   export SEXTON_OWNER=backup-$$                          one owner for all commands below
   sexton lock acquire backup && ./backup && sexton lock release backup
   sexton lock acquire account 42 --wait 30 --ttl 2m      wait at most 30 s, hold it for two minutes
-  sexton lock renew account 42 --token 17                hold it for two more minutes, if it is not lost
-  sexton lock list                                       who holds what, and who waits
+  sexton lock renew account 42 --token 17                hold it for two more minutes, unless it was lost
+  sexton lock list                                       all holders and waiters
 
 Exit status: 0 success; 1 refused: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct Lock {

@@ -58,8 +58,8 @@ Examples:
   sexton lock run account 42 --wait 30 -- ./settle
   sexton lock run deploy -- sh -c './deploy --fence \"$SEXTON_FENCE\"'
 
-Exit status: that of the command, or 128 plus the signal that ended it; 1 (--conflict-exit) it did not get the lock; 75 \
-(--lost-exit) it lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs \
+Exit status: that of the command, or 128 plus the signal that ended it; 1 (--conflict-exit) the lock was not granted; 75 \
+(--lost-exit) the command lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs \
 there.")]
 pub(super) struct Run {
     #[command(flatten)]

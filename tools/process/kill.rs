@@ -56,10 +56,10 @@ pub(crate) fn signal(text: &str) -> Result<u8, String> {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton kill 0192f5e0 --wait        SIGTERM, after its grace SIGKILL, and wait for its end
+  sexton kill 0192f5e0 --wait        SIGTERM, SIGKILL after the grace period, and wait for its end
   sexton kill 0192f5e0 --tree        also everything it started
-  sexton kill 0192f5e0 --now         SIGKILL at once
-  sexton kill 0192f5e0 --signal HUP  send a signal, and nothing else
+  sexton kill 0192f5e0 --now         SIGKILL immediately
+  sexton kill 0192f5e0 --signal HUP  only send a signal
   sexton kill --pid-file DIR/process.pid   a process of another program, if it still has that PID
 
 Exit status: 0 success; 1 there is no such process, it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]

@@ -26,7 +26,7 @@ Examples:
   sexton logs 0192f5e0 --follow      show new output until it has ended
   sexton logs 0192f5e0 --tail 20     the last 20 lines
 
-A process in the foreground wrote to its terminal and has no files. Exit status: 0 success; 1 there is no such process, or it has no \
+A process in the foreground writes to its terminal and has no files. Exit status: 0 success; 1 there is no such process, or it has no \
 files; 3 no coordinator runs there, or the files cannot be read.")]
 pub(crate) struct Logs {
     /// The process, by id or its first eight or more digits

@@ -23,10 +23,10 @@ const PAGE: u64 = 1000;
     after_help = "\
 Examples:
   sexton ps                          running processes
-  sexton ps --all --search import    also ended ones, with this text in their command
+  sexton ps --all --search import    also ended ones, only with this text
   sexton ps --tree                   each process under its parent
-  sexton ps 0192f5e0                 all about one process, by the beginning of its id
-  sexton ps --status exited --count  how many have ended
+  sexton ps 0192f5e0                 details of one process, by the beginning of its id
+  sexton ps --status exited --count  the number of ended processes
   sexton ps prune --older-than 7d    forget processes that ended more than a week ago
   sexton ps reconcile                check all processes recorded as running
   sexton ps --pid-files snapshots    check the PID files below a directory

@@ -27,7 +27,7 @@ Examples:
   sexton service restart web         replace its process, and wait until the new one runs
   sexton service stop worker         stop it until it is started, even if the coordinator restarts
   sexton service logs web --follow   its output, as it is written
-  sexton service reload              reload the configuration: only what changed is touched
+  sexton service reload              reload the configuration; unchanged services are not touched
 
 Exit status: 0 success; 1 there is no such service, or it is not in the requested state in time; 2 wrong flags; 3 no \
 coordinator runs there."

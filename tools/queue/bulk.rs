@@ -23,7 +23,7 @@ Examples:
   sexton queue retry mails                       all abandoned or buried jobs
   sexton queue retry mails --error 'timed out'   jobs that failed with this error
   sexton queue retry --type mails --status retrying
-                                                 of every tenant, without waiting for the next try")]
+                                                 in all tenants, without waiting for the next try")]
 pub(super) struct Retry {
     #[command(flatten)]
     which: JobSelector,
@@ -37,7 +37,7 @@ pub(super) struct Retry {
 Examples:
   sexton queue discard mails                     all abandoned or buried jobs
   sexton queue discard mails --error 'no such user'
-  sexton queue discard mails --status ready      all that no worker has claimed")]
+  sexton queue discard mails --status ready      all unclaimed jobs")]
 pub(super) struct Discard {
     #[command(flatten)]
     which: JobSelector,

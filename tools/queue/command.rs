@@ -26,7 +26,7 @@ Examples:
   sexton queue pop mails --wait 60     claim one; wait for it if necessary
   sexton queue ack 17 4711             finish it: its id, the token of the claim
   sexton queue stats                   every queue, and the states of its jobs
-  sexton queue next && ...             is anything ready anywhere?
+  sexton queue next && ...             whether any queue has a ready job
   sexton queue config                  the configuration of every job type
 
 Exit status: 0 success; 1 refused: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has \
@@ -53,7 +53,7 @@ enum Action {
     /// Report that a claimed job failed; it is tried again, or abandoned after its last try
     #[command(after_help = "\
 Examples:
-  sexton queue fail 17 4711                      try again as its type says, or when its claim would have ended
+  sexton queue fail 17 4711                      try again as configured, or when its claim would have ended
   sexton queue fail 17 4711 --retry-after 30     try again in half a minute
   sexton queue fail 17 4711 --error \"$(tail -n 5 log)\"
                                                  with an error that `peek` and `show --list` show
@@ -147,7 +147,7 @@ Examples:
     /// Manage a whole queue: delete its jobs, or retry those that were tried too often
     #[command(after_help = "\
 Examples:
-  sexton queue manage mails delete               all its jobs, also claimed ones
+  sexton queue manage mails delete               all its jobs, including claimed ones
   sexton queue manage mails repush-abandoned     as if they had never been tried")]
     Manage {
         /// The queue

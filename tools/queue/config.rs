@@ -20,7 +20,7 @@ use sexton::actors::queue::QueueName;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue config                            every type with a table of its own, and `default`
+  sexton queue config                            every type with its own table, and `default`
   sexton queue config mails                      the configuration of mails
   sexton queue config --json | jq '.types[] | select(.class == \"memory\").type'")]
 pub(super) struct Configured {

@@ -61,8 +61,8 @@ Examples:
   sexton queue push t1:purges --delay 0.5 < job.json
   sexton queue push mails 'to: ann' --dedup ann  only if no such job is waiting
   sexton queue push mails 'to: ann' --dedup ann --unique-for 10m
-                                                 and no other for ten minutes, even after it is done
-  sexton queue push mails --batch jobs.jsonl     all of them or none, up to 1,000: one per line, such as
+                                                 and no other one for ten minutes, even after it is done
+  sexton queue push mails --batch jobs.jsonl     all or none of up to 1,000 jobs: one per line, such as
                                                  {\"body\": \"to: ann\", \"priority\": 5}
   sexton queue push purges page --root page-7@20261122 --is-root
                                                  makes earlier purges of page-7 superfluous")]
@@ -187,13 +187,13 @@ impl Pushed {
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").args(["queues", "any"]).required(true)), after_help = "\
 Examples:
-  sexton queue pop mails                         exit status 1 if there is none
+  sexton queue pop mails                         exit status 1 if no job is ready
   sexton queue pop mails purges --wait 600
-  sexton queue pop --any --except mails          of any other type
-  sexton queue pop --any --types mails,thumbs    of the tenant whose turn it is
+  sexton queue pop --any --except mails          from queues of any other type
+  sexton queue pop --any --types mails,thumbs    from the tenant whose turn it is
   sexton queue pop mails --claim 600             for work that takes longer than usual for its type
-  sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
-  sexton queue pop mails --process 0199a1b2      released when that process and all it started have ended
+  sexton queue pop mails=3 purges                while both have jobs, three mails for each purge
+  sexton queue pop mails --process 0199a1b2      released when that process and everything it started have ended
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
     /// The queues; if any has a weight after `=`, a queue is picked at random, by weight, from those that have a job

@@ -30,7 +30,7 @@ Examples:
   sexton queue result 17 --wait 1m               wait until it has ended
   sum=$(sexton queue result $(sexton queue push sums '1 2') --wait 10)
 
-Exit status: 0 the job is done; 1 it failed, it has not ended, or nothing is known about it.")]
+Exit status: 0 the job is done; 1 it failed, has not ended, or is unknown.")]
 pub(super) struct ShowResult {
     /// The job's id
     #[arg(value_parser = numbers::job)]

@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton recover DATA --dry-run              show what would be lost; change nothing
-  sexton recover DATA                        keep what is before the damage
-  sexton recover DATA --skip 812             drop only record 812, and keep what follows
+  sexton recover DATA                        keep everything before the damage
+  sexton recover DATA --skip 812             drop only record 812, and keep the records after it
 
 Records depend on earlier ones: after a skip, jobs and locks may be in a different state than before. If a later record cannot be \
 applied, recovery stops there again and reports it.
 
-Exit status: 0 recovered, or nothing to do; 1 --dry-run found that something would be lost; 2 wrong flags; \
-3 it cannot be read, or a coordinator is using it.")]
+Exit status: 0 recovered, or nothing to do; 1 --dry-run found that records would be lost; 2 wrong flags; \
+3 the directory cannot be read, or a coordinator is using it.")]
 pub(crate) struct Recover {
     /// A data directory that no coordinator is using
     data: PathBuf,

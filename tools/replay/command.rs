@@ -37,7 +37,7 @@ const LOGS: &str =
   sexton replay DATA --key acct --from 2026-11-21T08:00:00Z
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
   sexton replay DATA --export incident.jsonl        a log to read, cut and mail
-  sexton replay incident.jsonl --verify             check whether today's rules decide the same
+  sexton replay incident.jsonl --verify             check that the current rules decide the same
   echo '{\"actor\":\"lock\",\"message\":\"drain\"}' | sexton replay -    a hand-written log
 
 Exit status: 0 everything was replayed; 1 --verify found a difference; 2 wrong flags; 3 the log cannot be read, or is damaged.")]

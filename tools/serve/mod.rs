@@ -54,7 +54,7 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
   sexton serve --data /var/lib/sexton --hosts /etc/sexton/hosts --lockserver 0.0.0.0:11340
   sexton serve --memory --http off           no files: everything is lost when the process ends
 
-Exit status: 0 stopped cleanly; 2 wrong flags; 3 something cannot be read or opened; \
+Exit status: 0 stopped cleanly; 2 wrong flags; 3 a file or address cannot be opened or used; \
 4 halted because the disk failed or an actor panicked too often.")]
 pub(crate) struct Serve {
     #[command(flatten)]

@@ -18,10 +18,10 @@ use std::io::Write as _;
 /// overrides the default. Everything is checked as `serve` would check it, but no file other than the configuration is opened.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton config                              what a bare `sexton serve` would do here
+  sexton config                              what `sexton serve` without flags would use
   sexton config --config /etc/sexton.toml    check a file before a restart
 
-Exit status: 0 the settings are valid; 2 they are not, and every problem is listed; 3 the file cannot be read.")]
+Exit status: 0 the settings are valid; 2 they are invalid, and every problem is listed; 3 the file cannot be read.")]
 pub(crate) struct ShowConfig {
     #[command(flatten)]
     given: ParsedFlags,

@@ -23,7 +23,7 @@ use std::ffi::OsString;
 Examples:
   sexton task add -- ./import customers.csv
   sexton task add --group mails --priority high -- ./send-newsletter
-  sexton task add --work site-7 -- ./deploy site-7    one of site-7 at a time
+  sexton task add --work site-7 -- ./deploy site-7    only one task for site-7 at a time
   sexton task add --wait 10m -- ./report              wait until it has ended
   sexton task add --inject within-task:segv -- ./report
                                                       the first attempt dies
@@ -39,10 +39,10 @@ Points of --inject, where the first attempt fails:
   within-parent (1)      the process is created, but cannot execute its program
   before-child (1)       the program of the command does not exist
   within-child           the process dies before the command begins
-  before-task            the same, after the coordinator has answered it once
+  before-task            the same, after the coordinator has answered one report
   within-task            the command is killed as soon as it runs
-  after-task             the command has ended, its result is not reported
-  after-child            the command has ended, its result is reported
+  after-task             the command has ended, but its result is not reported
+  after-child            the command has ended, and its result is reported
   before-cleanup (1)     the program of --cleanup does not exist
   within-cleanup         the cleanup dies before it begins
   after-cleanup          the cleanup has ended, but its status is lost
@@ -50,14 +50,14 @@ Points of --inject, where the first attempt fails:
                          the coordinator's actor panics before it handles the
                          end
   within-thread-cleanup (1)
-                         it panics while it frees the thread
+                         the same actor panics while it frees the thread
   after-thread-cleanup (1)
                          the lock actor panics when the execute lock is released
   after-parent (1)       the keeper is killed when it has reported the exit
   drop-signal (1)        the keeper's report of the exit is dropped
 Points with (1) are in the coordinator, which refuses them unless its configuration has `[tasks] allow_fault_injection = true`. At \
 the others, KIND is how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop (SIGSTOP), \
-memory (it allocates more than it may). `sexton task show` shows the result.
+memory (it allocates more than allowed). `sexton task show` shows the result.
 
 Prints the id of the task. Exit status: 0 success; with --wait, 1 if the task failed, was terminated, or has not ended.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]

@@ -33,7 +33,7 @@ Examples:
   sexton task limit mails 10                     at most ten of the group at a time
 
 In the command of a task:
-  sexton task saved > state || init > state      what the previous burst saved
+  sexton task saved > state || init > state      read what the previous burst saved
   sexton task save < state                       save the state for the next burst
   sexton task wait 10m; exit                     another burst, in ten minutes
 
@@ -59,7 +59,7 @@ enum Action {
 Examples:
   sexton task list
   sexton task list --status waiting --group mails
-  sexton task list --status user-error           those whose command failed
+  sexton task list --status user-error           tasks whose command failed
   sexton task list --json | jq '.tasks[].why'")]
     List {
         /// Only tasks in this state, as in the column STATE; `complete` for all that have ended
@@ -84,7 +84,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   sexton task transcript 4711
-  sexton task transcript 4711 --dispatch         also why each server was chosen, and what it waited for
+  sexton task transcript 4711 --dispatch         also why each server was chosen, and what was waited for
   sexton task transcript 4711 --json | jq '.stories[].phases'
 
 A task keeps its newest eight attempts. For older ones see the journal: `sexton replay DATA`.")]
@@ -119,7 +119,7 @@ A task keeps its newest eight attempts. For older ones see the journal: `sexton 
     #[command(after_help = "\
 Examples:
   sexton task pause 4711              no burst of this task begins
-  sexton task pause --group mails     no task of the group is started; started ones go on
+  sexton task pause --group mails     no task of the group is started; started ones continue
   sexton task pause --all --hard      no burst begins at all")]
     Pause {
         #[command(flatten)]

@@ -23,7 +23,7 @@ Examples:
   sexton server list
   sexton server add local --threads 8       repeat it to change the threads
   sexton server add web-1 --threads 4 --ssh deploy@web-1
-  sexton server disable local               nothing new runs there until `enable`
+  sexton server disable local               no new tasks run there until `enable`
   sexton server check --from servers.json   show what an update would change
   sexton server update --from servers.json
   sexton server update --from https://inventory.example/servers.json
@@ -31,7 +31,7 @@ Examples:
 
 An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8,\"ssh\":{\"to\":\"deploy@web-2\"}}]
 
-Exit status: 0 success; 1 refused, and for `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an \
+Exit status: 0 success; 1 refused, or for `check` and `update`: a server had to change; 2 usage; 3 no coordinator runs there, or an \
 inventory cannot be read.")]
 pub(crate) struct Server {
     #[command(subcommand)]

@@ -45,7 +45,7 @@ Examples:
   sexton work mails purges --wait --procs 4 -- ./work
   sexton work mails thumbs --any-ready --procs 8 -- ./work
   sexton work mails --any-ready --wait --throttle 2 -- ./send
-                                                 of every tenant, at most two jobs a second
+                                                 of all tenants, at most two jobs per second
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
   sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
   sexton work reports --keep-result 1h -- ./report
