@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_night_ends_with_the_locks_where_they_belong() {
-        let found = in_line(&replayed(LOG).expect("the log is whole"));
+        let found = in_line(&replayed(LOG).expect("the log is complete"));
         assert_eq!(
             found,
             [held("cleanup", "carol"), held("nightly-report", "bob")]
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_same_would_be_decided_today() {
-        let replay = replayed(LOG).expect("the log is whole");
+        let replay = replayed(LOG).expect("the log is complete");
         assert_eq!(replay.mismatches(), []);
     }
 }

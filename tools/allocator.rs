@@ -60,7 +60,7 @@ pub(crate) fn give_back() {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     fn resident_pages() -> usize {
-        let statm = std::fs::read_to_string("/proc/self/statm").expect("the system has it");
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has this file");
         let resident = statm.split(' ').nth(1).expect("the second figure");
         resident.parse().expect("a number")
     }

@@ -86,7 +86,7 @@ fn page(said: &Value, tried: bool) -> String {
             None => "--fix does nothing about it".to_owned(),
         };
         let (kind, words) = (words(it, "/kind"), words(it, "/words"));
-        writeln!(page, "{kind}: {words}; {mend}").expect("a string takes all");
+        writeln!(page, "{kind}: {words}; {mend}").expect("writing to memory does not fail");
     }
     let tasks = count(number(said, "/tasks"), "task");
     let processes = grouped(number(said, "/processes"));
@@ -98,6 +98,6 @@ fn page(said: &Value, tried: bool) -> String {
         page,
         "{left}: {tasks} under way; processes alive: {processes}"
     )
-    .expect("a string takes all");
+    .expect("writing to memory does not fail");
     page
 }

@@ -59,7 +59,7 @@ impl Copies {
     pub(crate) fn of(data: &Path) -> Result<Self, Failure> {
         let scratch = Scratch::make(&std::env::temp_dir(), "sexton-");
         let scratch = scratch.map_err(|error| {
-            Failure::unreachable(format!("failed to make a temporary directory: {error}"))
+            Failure::unreachable(format!("failed to create a temporary directory: {error}"))
                 .help("set TMPDIR to another directory; snapshots are copied there to be read")
         })?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -221,7 +221,7 @@ pub(crate) struct ReadStore {
 
 impl ReadStore {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // The kernel kills this process when its caller ends, since nobody else reads its output.
+        // The kernel kills this process when its caller ends, since no other process reads its output.
         let with_parent = Some(rustix::process::Signal::KILL);
         if let Err(error) = rustix::process::set_parent_process_death_signal(with_parent) {
             return Err(Failure::unreachable(error.to_string()));

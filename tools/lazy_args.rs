@@ -35,7 +35,7 @@ impl<T: FromArgMatches> FromArgMatches for LazyArgs<T> {
 }
 
 fn is_wanted(subcommand: &str) -> bool {
-    // Unit tests check all subcommands, whatever their own command line is.
+    // Unit tests check all subcommands, regardless of their own command line.
     cfg!(test) || may_name(std::env::args_os().nth(1).as_deref(), subcommand)
 }
 

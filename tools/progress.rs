@@ -124,11 +124,11 @@ mod tests {
         let progress = Progress::with(Duration::from_micros(10), false, words, keep);
         let count = || LINES.lock().unwrap().len();
         for _ in 0..49 {
-            asks.recv().expect("it goes on asking");
+            asks.recv().expect("it keeps asking");
         }
         assert_eq!(count(), 0, "a short operation is not reported");
         for _ in 49..200 {
-            asks.recv().expect("it goes on asking");
+            asks.recv().expect("it keeps asking");
         }
         drop(asks);
         drop(progress);

@@ -17,7 +17,7 @@ pub(crate) fn words(value: &Value, path: &str) -> String {
     }
 }
 
-/// Returns `text` on one line without control characters. For text from elsewhere, such as file names.
+/// Returns `text` on one line without control characters. For untrusted text, such as file names.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |letter| if steers(letter) { ' ' } else { letter };
     text.chars().map(shown).collect()

@@ -15,7 +15,7 @@ impl Chance {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         let scaled = (self.0 >> 32) * u64::from(end);
-        u32::try_from(scaled >> 32).expect("less than the end")
+        u32::try_from(scaled >> 32).expect("the number is less than `end`")
     }
 }
 

@@ -35,7 +35,7 @@ const APART_MAX: u32 = 10;
 /// While the coordinator is down, one in this many of the running tasks dies.
 const DIES_EACH: usize = 10;
 
-/// Measure tasks: how long each failure mode of Wip lasts here, and what tasks cost.
+/// Measure tasks: the recovery time from each failure mode of Wip, and the cost of tasks.
 ///
 /// A recovery is timed from the clock that the failing process (or the program that causes the fault) reads as its last act, to the
 /// arrival of the event that the thread is free and the task can continue or has failed. Events are sent once they are on disk.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The number of locks that a taker requests in one write.
 const DEPTH: u32 = 64;
 
-/// Returns the key and the owner of a held lock. Each has an owner of its own.
+/// Returns the key and the owner of a held lock. Each lock has its own owner.
 fn held_by(lock: u32) -> (Name, Name) {
     (name(1, lock), name(2, lock))
 }

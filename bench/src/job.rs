@@ -421,17 +421,17 @@ mod tests {
     fn answers_are_heard_whole_or_not_at_all() {
         let hear = |asked, input: &[u8]| JobProtocol::Beanstalk.receive(asked, input);
         assert_eq!(
-            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("it goes on"),
+            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("the answer is incomplete"),
             None
         );
         assert_eq!(
-            hear(Request::Take, b"RESERVED 7 3\r\nabc\r\nx").expect("it is one"),
+            hear(Request::Take, b"RESERVED 7 3\r\nabc\r\nx").expect("the answer is valid"),
             Some((Answer::Taken(7), 19))
         );
         hear(Request::Put, b"DRAINING\r\n").unwrap_err();
         let hear = |asked, input: &[u8]| JobProtocol::Lists.receive(asked, input);
         assert_eq!(
-            hear(Request::Take, b"$3\r\nabc\r\n").expect("it is one"),
+            hear(Request::Take, b"$3\r\nabc\r\n").expect("the answer is valid"),
             Some((Answer::Taken(0), 9))
         );
         hear(Request::Take, b"$-1\r\n").unwrap_err();

@@ -327,7 +327,7 @@ impl<C: Client> Load<C> {
         now: Instant,
         act: impl FnOnce(&mut C, &mut Turn<'_>),
     ) -> Result<(), Failure> {
-        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let line = self.lines.get_mut(at).expect("the connection exists");
         let mut turn = Turn {
             now,
             output: &mut line.unsent,
@@ -343,7 +343,7 @@ impl<C: Client> Load<C> {
 
     /// Sends a client's requests; those that do not fit are sent when there is room.
     fn send(&mut self, at: usize) -> Result<(), Failure> {
-        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let line = self.lines.get_mut(at).expect("the connection exists");
         let mut sent = 0;
         while let Some(rest) = line.unsent.get(sent..).filter(|rest| !rest.is_empty()) {
             match line.stream.write(rest) {

@@ -14,7 +14,7 @@ const RESERVED: [&str; 2] = [
 pub(crate) struct Mode {
     pub(crate) row: u32,
     pub(crate) words: &'static str,
-    /// How long it lasts in Wip, according to its documentation.
+    /// How long it lasts in Wip, according to Wip's documentation.
     wip: &'static str,
     /// The fault that is provoked here.
     fault: &'static str,
@@ -41,7 +41,7 @@ pub(crate) enum Making {
     Never(&'static [&'static str]),
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, row after row")]
+#[expect(clippy::too_many_lines, reason = "the function is one long table")]
 pub(crate) fn modes() -> Vec<Mode> {
     use Making::{Apart, Coordinator, Keeper, Never, Overdue, Task, Unlaunched};
     let mode = |row, words, (wip, limit), fault, making| Mode {
@@ -79,7 +79,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             4,
             "child fails to launch",
             ("10 s", 50.0),
-            "its program is not there",
+            "its program does not exist",
             Unlaunched(json!({"command": ["/no/such/program"]})),
         ),
         mode(
@@ -121,7 +121,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             10,
             "cleanup fails to launch",
             ("10 s", 20.0),
-            "its program is not there",
+            "its program does not exist",
             Task(
                 CommandEnd::Ends,
                 json!({"cleanup": {"command": ["/no/such/program"], "dir": "/"}}),

@@ -43,7 +43,7 @@ type Again = Box<dyn Fn(&Path, SocketAddr) -> Result<Command, Failure>>;
 
 impl<P> Drop for Peer<P> {
     fn drop(&mut self) {
-        // The server is no longer needed, however it ends.
+        // Errors do not matter, since the server is no longer needed.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -153,7 +153,7 @@ impl Processes {
     }
 
     /// Returns the rows of the table.
-    #[expect(clippy::too_many_lines, reason = "a table, row after row")]
+    #[expect(clippy::too_many_lines, reason = "the function is one long table")]
     fn rows(&self) -> Vec<Row> {
         let (below, least) = (Limit::Below, Limit::AtLeast);
         let (children, records) = (self.children, self.records);

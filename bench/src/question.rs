@@ -156,7 +156,7 @@ impl Counted for Protocol {
                 Ok(owners.map(|owners| u32::from_be_bytes(*owners).into()))
             }
             Self::Redis { .. } => number(line, b"DBSIZE\r\n"),
-            Self::Http(_) => unreachable!("its table is not measured"),
+            Self::Http(_) => unreachable!("no measurement over HTTP counts locks"),
         }
     }
 }
@@ -223,11 +223,11 @@ impl Checkpoints {
                 let answer = on_socket(data, CHECKPOINT_PATIENCE).and_then(|mut stream| {
                     exchange(&mut stream, "/v1/checkpoint", Some(&json!({})))
                 });
-                match answer.map_err(Failure::to("make a checkpoint"))? {
+                match answer.map_err(Failure::to("take a checkpoint"))? {
                     (200, _) => {}
                     (404 | 405, _) => return Ok(None),
                     (status, body) => {
-                        let words = format!("failed to make a checkpoint: {status} {body}");
+                        let words = format!("failed to take a checkpoint: {status} {body}");
                         return Err(Failure::new(words));
                     }
                 }

@@ -109,7 +109,7 @@ mod tests {
         assert!(idle.take().is_none(), "a connection is taken only once");
         idle.keep(again);
         drop(theirs);
-        assert!(idle.take().is_none(), "its other end is gone");
+        assert!(idle.take().is_none(), "the other end was closed");
 
         let (ours, mut theirs) = UnixStream::pair().expect("there are descriptors");
         idle.keep(Box::new(ours));

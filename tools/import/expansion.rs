@@ -241,10 +241,10 @@ mod tests {
 
     #[test]
     fn secrets_and_variables_that_are_not_there_are_never_filled_in() {
-        let secret = filled("--token %(ENV_API_TOKEN)s").expect("it is well formed");
+        let secret = filled("--token %(ENV_API_TOKEN)s").expect("the text is well formed");
         assert!(!secret.contains("hush"), "{secret}");
         assert_eq!(unfilled(&secret), Some("API_TOKEN"));
-        let absent = filled("%(ENV_NOWHERE)s").expect("it is well formed");
+        let absent = filled("%(ENV_NOWHERE)s").expect("the text is well formed");
         assert_eq!(unfilled(&absent), Some("NOWHERE"));
         assert_eq!(unfilled("__init__ ENV_X"), None);
     }

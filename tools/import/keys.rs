@@ -70,7 +70,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("rpcinterface", "see docs/protocols/http.md"),
     (
         "eventlistener",
-        "it waits for events of supervisord, which never come; `sexton events` shows those of sexton",
+        "it waits for events of supervisord, which never arrive; `sexton events` shows those of sexton",
     ),
     (
         "fcgi-program",

@@ -156,7 +156,7 @@ impl KeyEntries {
         };
         let listed = machine.query(Now::default(), &query);
         let Reply::List(entries) = listed else {
-            unreachable!("a list is not answered with {listed:?}");
+            unreachable!("a query for a list was answered with {listed:?}");
         };
         Self {
             key: key.clone(),

@@ -78,7 +78,7 @@ Examples:
     },
     /// Check whether a request for a pass would change anything: the lease is enabled and no request is queued
     ///
-    /// Changes nothing, and takes the same time however many leases there are. Fossil does this check before it starts a process.
+    /// Changes nothing, and takes the same time for any number of leases. Fossil does this check before it starts a process.
     /// For a lease that does not exist yet the answer is yes, with a note: the first request creates it.
     #[command(after_help = "\
 Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
@@ -249,7 +249,8 @@ impl ClientOptions {
         self.tell(&said, |_| {
             let mut page = page::list(&leases);
             if is_more {
-                writeln!(page, "there are more: --limit is {limit}").expect("a string takes all");
+                writeln!(page, "there are more: --limit is {limit}")
+                    .expect("writing to memory does not fail");
             }
             page
         })

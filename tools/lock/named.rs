@@ -60,8 +60,9 @@ pub(super) fn own_name() -> Result<Name, Failure> {
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let shell = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    let chance = getrandom::u64()
-        .map_err(|error| Failure::unreachable(format!("failed to make a random name: {error}")))?;
+    let chance = getrandom::u64().map_err(|error| {
+        Failure::unreachable(format!("failed to create a random name: {error}"))
+    })?;
     let mut text = format!("{user}@{}:{shell}", host.trim_end()).into_bytes();
     text.truncate(Name::BYTES_MAX - 17);
     text.extend(format!(":{chance:016x}").bytes());

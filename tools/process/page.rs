@@ -247,7 +247,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<10} {}", plain(value)).expect("a string takes all");
+            writeln!(page, "{name:<10} {}", plain(value)).expect("writing to memory does not fail");
         }
     };
     let all = record.pointer("/command").and_then(Value::as_array);
@@ -321,11 +321,11 @@ pub(super) fn reconciled(said: &Value) -> String {
     );
     let all = said.pointer("/processes").and_then(Value::as_array);
     for id in all.into_iter().flatten().filter_map(Value::as_str) {
-        writeln!(page, "{}", plain(id)).expect("a string takes all");
+        writeln!(page, "{}", plain(id)).expect("writing to memory does not fail");
     }
     if at("/open") > 0 {
-        let words = "gone; the keeper is being asked how they ended";
-        writeln!(page, "{} {words}", at("/open")).expect("a string takes all");
+        let words = "gone; the keeper is being asked for the outcome";
+        writeln!(page, "{} {words}", at("/open")).expect("writing to memory does not fail");
     }
     page
 }

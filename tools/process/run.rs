@@ -90,7 +90,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = SIZE, value_parser = size::bytes, requires = "detach")]
     output_max: Option<u64>,
 
-    /// Number of rotated files to keep of each
+    /// Number of rotated files to keep for each output file
     #[arg(long, value_name = "N", default_value = "5", requires = "output_max")]
     output_keep: u8,
 

@@ -433,7 +433,7 @@ mod tests {
             ("0.5", 500, "500 ms"),
             ("1.25", 1250, "1250 ms"),
         ] {
-            let span: Span = text.parse().expect("it is a span");
+            let span: Span = text.parse().expect("the text is a span");
             assert_eq!((span.ms(), span.to_string().as_str()), (ms, shown));
         }
         for wrong in [

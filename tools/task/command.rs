@@ -18,11 +18,11 @@ use sexton::actors::lock::Name;
 /// The number of tasks per request.
 const PAGE: u64 = 1000;
 
-/// Run tasks on servers in bursts, and recover those that die
+/// Run tasks on servers in bursts, and recover tasks that die
 ///
 /// A task is a command that the coordinator runs as soon as its turn comes and a thread of a server is free. It may take as many
 /// bursts as it needs, and continues from what it saved. If its command is killed, cannot be launched or hangs, or if the
-/// coordinator is killed, the task either continues or fails with the reason, without supervision.
+/// coordinator is killed, the task continues, or fails with the reason; no one has to watch it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -291,7 +291,7 @@ mod tests {
             "within-task",
             "after-task:exit0",
         ] {
-            let injection: Injection = known.parse().expect("it is known");
+            let injection: Injection = known.parse().expect("the fault is known");
             assert_eq!(injection.words(), known);
         }
         for unknown in [

@@ -132,7 +132,7 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<11} {value}").expect("a string takes all");
+            writeln!(page, "{name:<11} {value}").expect("writing to memory does not fail");
         }
     };
     line("task", &words(task, "/id"));
@@ -194,7 +194,7 @@ fn live(attempt: &Value, now: u64) -> String {
     ] {
         match words(attempt, path).as_str() {
             "-" => {}
-            value => write!(live, ", {word} {value}").expect("a string takes all"),
+            value => write!(live, ", {word} {value}").expect("writing to memory does not fail"),
         }
     }
     live
@@ -258,7 +258,7 @@ pub(super) fn groups(said: &Value) -> String {
     let mut page = table(heads, rows);
     if said.pointer("/pause") != Some(&"off".into()) {
         writeln!(page, "all tasks are paused: {}", words(said, "/pause"))
-            .expect("a string takes all");
+            .expect("writing to memory does not fail");
     }
     page
 }

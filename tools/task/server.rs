@@ -204,7 +204,7 @@ fn announced(turn: &str) -> &'static str {
     match turn {
         "current" => "the servers are being looked up now\n",
         "no-delay" => {
-            "the servers are not looked up: they just were, and the lease server-refresh does not let requests wait\n"
+            "the servers are not looked up again: that was just done, and the lease server-refresh does not let requests wait\n"
         }
         _ => "the servers will be looked up when the period of the lease server-refresh is over\n",
     }

@@ -306,7 +306,7 @@ fn keys(out: &Sender<Happening>) {
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a keyboard has more keys than meanings"
+    reason = "most keys have no meaning here"
 )]
 fn key_of(key: KeyEvent) -> Option<Key> {
     if key.kind == KeyEventKind::Release {

@@ -303,7 +303,7 @@ fn every_state_is_drawn_as_recorded() {
         differences.is_empty(),
         "screens have changed (UPDATE=1 records them again)\n\n{differences}"
     );
-    let recorded = std::fs::read_dir(folder).expect("the pictures are there");
+    let recorded = std::fs::read_dir(folder).expect("the pictures exist");
     assert_eq!(
         recorded.count(),
         pictures.len(),

@@ -1,7 +1,7 @@
 //! Claims jobs and reports their results. Claims are bound to the tree of this process, which includes every command: no matter
 //! which process is killed, a job is not claimed again while a process of its command is alive.
 //!
-//! A run waits for a coordinator that stops to come back: a restart ends neither a waiting run nor a job.
+//! If the coordinator stops, a run waits for it to come back: a restart ends neither a waiting run nor a job.
 
 use crate::client::{self, Answer, Fields, Outage, Target, fields, instant, rest};
 use crate::process::attached;
@@ -296,7 +296,7 @@ pub(super) fn patiently(
 
 /// Returns a random string of 128 bits.
 pub(super) fn chance() -> Result<String, Failure> {
-    let failed = |error| Failure::unreachable(format!("failed to make a random number: {error}"));
+    let failed = |error| Failure::unreachable(format!("failed to create a random number: {error}"));
     let drawn = attached::drawn().map_err(failed)?;
     Ok(format!("{drawn:032x}"))
 }

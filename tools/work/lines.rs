@@ -213,7 +213,7 @@ impl Worker {
 
     fn launch(attempts: &Attempts) -> Result<Result<Self, Failure>, Failure> {
         let failed = |error: io::Error| {
-            Failure::unreachable(format!("failed to make a socket for a worker: {error}"))
+            Failure::unreachable(format!("failed to create a socket for a worker: {error}"))
         };
         let (stream, theirs) = UnixStream::pair().map_err(failed)?;
         let (written, tail) = attempts.bounds.output.open().map_err(failed)?;
