@@ -1,6 +1,6 @@
-//! A program that processes its own jobs: pictures are resized, on two threads.
+//! A program that processes its own jobs: it resizes pictures on two threads.
 //!
-//! Failed jobs are tried again, even after a panic; a job may run twice, and in any order. `cargo run --example jobs`
+//! Failed jobs are tried again, even after a panic; a job may run twice, and jobs run in any order. `cargo run --example jobs`
 
 use serde::{Deserialize, Serialize};
 use sexton::node::{Attempt, Job, JobError};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Workers send a line for each finished job here, for this program to print.
 static DONE: Mutex<Option<Sender<String>>> = Mutex::new(None);
 
-/// A job. It is stored as JSON, so that a shell can push one, too:
+/// A job. It is stored as JSON, so a shell can push jobs too:
 /// `sexton queue push thumbs '{"path":"a.png","width":80}'`.
 #[derive(Serialize, Deserialize)]
 struct Thumb {
@@ -43,7 +43,7 @@ impl Job for Thumb {
         );
         let done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
         done.as_ref()
-            .ok_or_else(|| JobError::failed("nobody listens"))?
+            .ok_or_else(|| JobError::failed("the receiver is gone"))?
             .send(line)?;
         Ok(())
     }
@@ -59,13 +59,13 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         let path = path.to_owned();
         block_on(queues.push(&Thumb { path, width: 80 }))?;
     }
-    // In whichever order they end.
+    // In the order in which the jobs end.
     let mut ended: Vec<String> = lines.iter().take(3).collect();
     ended.sort();
     for line in ended {
         writeln!(out, "{line}")?;
     }
-    block_on(workers.end()); // starts nothing new, and waits for running jobs
+    block_on(workers.end()); // starts no new job, and waits for the running ones
     writeln!(out, "{} left", block_on(queues.totals())?.jobs.all())?;
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! A test that replays a recorded log: an incident, kept as a file, and what must result from it.
+//! A test that replays a recorded log: an incident, kept as a file, and the state that must result from it.
 //!
-//! The file was written by `sexton replay DATA --export recorded_log.jsonl`, in a night in which the coordinator was killed. A line
-//! is an entry with its outcome, or a mark of the node itself; lines may be cut, mailed, and written by
-//! hand. `cargo run --example recorded_log` prints the result, `cargo test` has the tests.
+//! The file was written by `sexton replay DATA --export recorded_log.jsonl`, on a night when the coordinator was killed. Each line
+//! is an entry with its outcome, or a mark of the node itself. Lines may be removed, mailed, or written by
+//! hand. `cargo run --example recorded_log` prints the result, `cargo test` runs the tests.
 
 use serde_json::Value;
 use sexton::replay::{Replay, ReplayError};
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_night_ends_with_the_locks_where_they_belong() {
-        let found = in_line(&replayed(LOG).expect("the log is whole"));
+        let found = in_line(&replayed(LOG).expect("the log is complete"));
         assert_eq!(
             found,
             [held("cleanup", "carol"), held("nightly-report", "bob")]
@@ -63,7 +63,7 @@ mod tests {
             .lines()
             .take_while(|line| !line.contains("expire"))
             .collect();
-        let held_before = in_line(&replayed(&before.join("\n")).expect("it may be cut"));
+        let held_before = in_line(&replayed(&before.join("\n")).expect("a shortened log is valid"));
         let report = [("nightly-report", "alice"), ("nightly-report", "bob")];
         assert_eq!(
             held_before[1..],
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_same_would_be_decided_today() {
-        let replay = replayed(LOG).expect("the log is whole");
+        let replay = replayed(LOG).expect("the log is complete");
         assert_eq!(replay.mismatches(), []);
     }
 }

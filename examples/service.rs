@@ -1,7 +1,7 @@
-//! A service that embeds a node: only one worker at a time books on an account.
+//! A service that embeds a node: only one worker at a time books to an account.
 //!
-//! Clerks are plain threads that wait their turn; the audit is an async task that keeps its lock for long, and is notified
-//! when it loses it. `cargo run --example service`
+//! Clerks are plain threads that wait their turn. The audit is an async task that keeps its lock for a long time, and is
+//! notified when it loses it. `cargo run --example service`
 
 use sexton::ids::Token;
 use sexton::node::{Entry, Locks, Terms};
@@ -21,24 +21,27 @@ const TERMS: Terms = Terms {
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the lock guards: a balance, and the newest token that came with a booking. A client with an older token has
-/// lost the lock since, and may not know it yet.
+/// The data that the lock guards: a balance, and the newest token that came with a booking. A client with an older token
+/// has lost the lock since, and may not know it yet.
 #[derive(Default)]
 struct Account(Mutex<(i64, Option<Token>)>);
 
 impl Account {
     /// Books an amount, and returns the new balance.
     fn book(&self, token: Token, amount: i64) -> Result<i64, Failure> {
-        let mut account = self.0.lock().expect("nobody panics in it");
+        let mut account = self
+            .0
+            .lock()
+            .expect("no thread panics while it has the mutex");
         if account.1.is_some_and(|newest| token < newest) {
-            return Err("someone else has had the lock since".into());
+            return Err("another client has held the lock since".into());
         }
         *account = (account.0 + amount, Some(token));
         Ok(account.0)
     }
 }
 
-/// A clerk waits in line for at most half a minute, books, and releases the lock.
+/// Waits in line for at most half a minute, books, and releases the lock.
 fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i64, Failure> {
     let entry = Entry::new("account 42", name)?;
     let token = block_on(locks.acquire(&entry, TERMS))?;
@@ -47,7 +50,7 @@ fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i6
     Ok(balance)
 }
 
-/// The audit takes long: it renews its lock on the way, and stops when it has lost it.
+/// Audits the account, which takes long: renews the lock on the way, and stops once it has lost it.
 async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
     let entry = Entry::new("account 42", "audit")?;
     let token = locks.acquire(&entry, TERMS).await?;
@@ -55,7 +58,7 @@ async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
     let mut pages = tokio::time::interval(Duration::from_secs(20));
     let audited = async {
         while locks.renew(&entry, Some(token)).await.is_ok() {
-            pages.tick().await; // here it would look at some more of the account
+            pages.tick().await; // a real audit would read the next page of the account here
         }
     };
     tokio::select! {
@@ -76,13 +79,13 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
         let audit = scope.spawn(move || runtime.block_on(audit(locks, began)));
         begun.recv()?;
         let ann = scope.spawn(move || clerk(locks, account, "ann", 70)); // waits for the audit
-        block_on(locks.release_all(&"audit".try_into()?))?; // which an operator ends
-        ann.join().expect("she does not panic")?;
+        block_on(locks.release_all(&"audit".try_into()?))?; // an operator ends the audit's lock
+        ann.join().expect("the clerk does not panic")?;
         let balance = clerk(locks, account, "bob", -30)?;
         let old = audit.join().expect("the audit does not panic")?;
         writeln!(out, "the audit lost its lock, and stopped")?;
         if let Err(refused) = account.book(old, 1_000_000) {
-            writeln!(out, "had it booked all the same: {refused}")?;
+            writeln!(out, "a booking by it was refused: {refused}")?;
         }
         writeln!(out, "balance: {balance}")?;
         Ok(())

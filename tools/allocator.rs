@@ -1,9 +1,9 @@
 //! The program's allocator, and when it returns memory to the system.
 //!
 //! A request allocates about a dozen times; docs/benchmarks.md measures what mimalloc gains there. By default it keeps freed
-//! memory for reuse and asks for 2 MB pages, each of which stays resident while a single byte of it is in use. Both defaults are
+//! memory for reuse and requests 2 MB pages, each of which stays resident while a single byte of it is in use. Both defaults are
 //! costly for a program that holds many small objects and needs much memory only at times, as during a checkpoint. Returning
-//! memory at once is costly too: it makes a start a quarter slower. So freed memory is held for a short delay first. This file
+//! memory immediately is costly too: it makes a start a quarter slower. So freed memory is kept for a short delay first. This file
 //! allocates nothing itself.
 
 use std::convert::Infallible;
@@ -24,13 +24,13 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// Delays the purge of freed memory and disables transparent huge pages. Call it before the first thread starts.
 pub(crate) fn configure() {
-    // Feature `no_thp` keeps mimalloc from asking for huge pages; some systems provide them unasked.
+    // Feature `no_thp` keeps mimalloc from requesting huge pages; some systems provide them unasked.
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "failed to disable transparent huge pages");
     }
     #[expect(
         unsafe_code,
-        reason = "an option of the allocator that its crate has no safe call for; it wants no other thread beside it"
+        reason = "the crate has no safe call for this option of the allocator; it must be set while there is a single thread"
     )]
     unsafe {
         libmimalloc_sys::mi_option_set(PURGE_DELAY, WAIT_MS);
@@ -50,7 +50,7 @@ pub(crate) async fn give_back_forever() -> Infallible {
 pub(crate) fn give_back() {
     #[expect(
         unsafe_code,
-        reason = "a call of the allocator's that its crate has no safe one for; any thread may make it at any time"
+        reason = "the crate has no safe wrapper for this call of the allocator; any thread may make it at any time"
     )]
     unsafe {
         libmimalloc_sys::mi_collect(true);
@@ -60,7 +60,7 @@ pub(crate) fn give_back() {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     fn resident_pages() -> usize {
-        let statm = std::fs::read_to_string("/proc/self/statm").expect("the system has it");
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has this file");
         let resident = statm.split(' ').nth(1).expect("the second figure");
         resident.parse().expect("a number")
     }

@@ -12,19 +12,19 @@ use std::time::Duration;
 /// How long an audit may take: apparent disagreements are checked again for some seconds, twice with --fix.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What to do about a refusal.
+/// The advice for each refusal.
 const HELPS: &[(Reason, &str)] = &[(
     Reason::OutOfScope,
     "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
 )];
 
-/// The exit status when the audit could not be carried out, so that nothing is known either way.
+/// The exit status when the audit could not be carried out, so that its result is unknown.
 const UNSEEN: u8 = 2;
 
 /// Check a coordinator's tasks, processes, locks, servers and claims against each other and against the machine.
 ///
-/// Events keep all of this consistent, so an audit normally finds nothing. A disagreement is checked again for up to four
-/// seconds, and reported only if it persists.
+/// The coordinator keeps all of this consistent as it handles events, so an audit normally finds nothing. A disagreement is
+/// checked again for up to four seconds, and reported only if it persists.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -74,19 +74,19 @@ impl Audit {
     }
 }
 
-/// Formats one line per disagreement and a summary line. `tried` is whether they were to be fixed.
+/// Formats one line per disagreement and a summary line. `tried` is whether fixes were attempted.
 fn page(said: &Value, tried: bool) -> String {
     let mut page = String::new();
     let found = said.pointer("/found").and_then(Value::as_array);
     for it in found.into_iter().flatten() {
         let mend = match it.pointer("/fix").and_then(Value::as_str) {
             Some(mend) if it.pointer("/fixed") == Some(&true.into()) => format!("done: {mend}"),
-            Some(mend) if tried => format!("tried, and it still disagrees: {mend}"),
+            Some(mend) if tried => format!("tried, but the disagreement remains: {mend}"),
             Some(mend) => format!("--fix: {mend}"),
             None => "--fix does nothing about it".to_owned(),
         };
         let (kind, words) = (words(it, "/kind"), words(it, "/words"));
-        writeln!(page, "{kind}: {words}; {mend}").expect("a string takes all");
+        writeln!(page, "{kind}: {words}; {mend}").expect("writing to memory does not fail");
     }
     let tasks = count(number(said, "/tasks"), "task");
     let processes = grouped(number(said, "/processes"));
@@ -98,6 +98,6 @@ fn page(said: &Value, tried: bool) -> String {
         page,
         "{left}: {tasks} under way; processes alive: {processes}"
     )
-    .expect("a string takes all");
+    .expect("writing to memory does not fail");
     page
 }

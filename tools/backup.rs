@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The attempts to copy a directory that changes during the copy.
+/// The number of attempts to copy a directory that changes during the copy.
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Copy a running coordinator's directory consistently, without stopping it.
 ///
 /// Takes a snapshot, copies it and the journal after it, checks the copy as `sexton inspect` does, and only then renames it to
 /// DIR: an interrupted backup leaves no DIR. The copy contains everything that was acknowledged before the backup began. To
-/// restore, start `sexton serve --data` on a copy of the copy.
+/// restore, copy the backup and start `sexton serve --data` on that copy.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton backup /backup/sexton-$(date +%F)
@@ -36,7 +36,7 @@ const ATTEMPTS_MAX: u32 = 10;
 Exit status: 0 the copy is complete and on disk; 2 wrong flags; \
 3 no coordinator runs there, or it cannot be copied; 4 it has halted.")]
 pub(crate) struct Backup {
-    /// A new or an empty directory
+    /// A new or empty directory
     #[arg(value_name = "DIR")]
     into: PathBuf,
 
@@ -93,7 +93,7 @@ impl Target {
         };
         let path = resolved(into).map_err(|error| refused(&error.to_string()))?;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(refused("it has no name"));
+            return Err(refused("its path has no last component"));
         };
         if let Ok(data) = resolved(data)
             && path.starts_with(&data)

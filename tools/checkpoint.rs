@@ -12,8 +12,8 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Take a snapshot of a running coordinator now.
 ///
-/// A coordinator takes snapshots by itself, when there is much journal to replay and when it stops. A snapshot taken just before
-/// a planned kill makes the next start as fast as possible.
+/// A coordinator takes snapshots by itself, when the journal to replay has grown long and when it stops. A snapshot taken just
+/// before a planned kill makes the next start as fast as possible.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton checkpoint && systemctl restart sexton   a restart with little to replay
@@ -46,7 +46,7 @@ impl Checkpoint {
     }
 }
 
-/// Asks the coordinator for a snapshot, waits until it is sealed, and returns its description.
+/// Requests a snapshot, waits until it is sealed, and returns its description.
 pub(crate) fn take(target: &Target) -> Result<Value, Failure> {
     let answer = client::post(target, "/v1/checkpoint", PATIENCE)?;
     let taken = answer.said()?;

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Confirm that a wall clock which is far ahead is right.
+/// Confirm that a wall clock that is far ahead is right.
 ///
-/// A wall clock that is more than a day ahead of what was expected, after a long pause or because it was set wrong, is in doubt:
-/// abandoned jobs and root jobs are kept until it has not stepped for an hour, or until this command confirms it. `sexton status`
-/// shows a clock in doubt.
+/// A wall clock that is more than a day ahead of the expected time, after a long pause or because it was set wrong, is in doubt:
+/// abandoned jobs and root jobs are then kept until the clock has not stepped for an hour, or until this command confirms it.
+/// `sexton status` shows whether the clock is in doubt.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton status | grep clock        whether it is in doubt
-  sexton confirm-clock              it is right: prune again
+  sexton status | grep clock        whether the clock is in doubt
+  sexton confirm-clock              the clock is right: prune again
 
 Exit status: 0 confirmed, or not in doubt; 2 wrong flags; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct ConfirmClock {

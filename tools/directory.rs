@@ -20,7 +20,7 @@ fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
         Ok(false) if names.iter().any(|name| data.join(name).exists()) => None,
         Ok(false) => {
             let names = names.join(" or ");
-            let why = format!("it is not a data directory: there is no {names} in it");
+            let why = format!("it is not a data directory: it contains no {names}");
             Some((why, which))
         }
     }
@@ -30,7 +30,7 @@ fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
 pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "there are many kinds, and more to come"
+        reason = "there are many kinds, and more may be added"
     )]
     match error.kind() {
         ErrorKind::PermissionDenied => (

@@ -1,4 +1,4 @@
-//! `sexton drain`: makes a running coordinator accept nothing new, and exit when nothing is held any more.
+//! `sexton drain`: makes a running coordinator accept nothing new, and exit once nothing is held any more.
 
 use crate::client::{self, Where};
 use crate::lock::refused;
@@ -9,26 +9,26 @@ use clap::{Args, ValueEnum};
 use std::io::Write as _;
 use std::time::Duration;
 
-/// The longest wait, in seconds.
+/// The maximum wait, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Drain a running coordinator: it accepts nothing new, and exits when no lock, claim, pass of a lease or attempt of a task is
+/// Drain a running coordinator: it accepts nothing new, and exits once no lock, claim, pass of a lease or attempt of a task is
 /// left.
 ///
-/// Holders can still renew and release locks, and clients that already wait for a lock are still granted it. Claimed jobs can be
-/// touched and finished, and running passes and bursts go on to their end. Waiting jobs, tasks and requested passes stay on disk.
-/// SIGUSR2 does the same; the next start ends the drain.
+/// Holders can still renew and release locks, and clients already in line for a lock are still granted it. Claimed jobs can be
+/// touched and finished, and running passes and bursts run to their end. Waiting jobs, tasks and requested passes stay on disk.
+/// SIGUSR2 does the same. The next start ends the drain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton drain                 accept no new locks, jobs, claims, passes or tasks, and print how many are left
   sexton drain --wait 60       the same, and wait until none is left
-  sexton drain queues          locks go on; it still exits only when no lock, claim, pass or attempt is left
+  sexton drain queues          no new jobs or claims; it still exits only when nothing is left
 
-Exit status: 0 draining, and with --wait nothing is left; 1 some are left when the wait is over; 3 no coordinator runs \
+Exit status: 0 draining, and with --wait nothing is left; 1 some are left when --wait times out; 3 no coordinator runs \
 there; 4 it has halted.")]
 pub(crate) struct Drain {
-    /// What to accept no more of
+    /// The kind of work to refuse from now on
     #[arg(value_enum, default_value_t = Part::All)]
     what: Part,
 
@@ -97,9 +97,9 @@ impl Drain {
         written(std::io::stdout().lock().write_all(text.as_bytes()))?;
         if self.wait.is_some() && is_left {
             return Err(Failure::found(
-                "some locks, claims, passes or attempts are left, and the wait is over",
+                "timed out waiting: some locks, claims, passes or attempts are left",
             )
-            .help("the drain goes on: wait longer; `sexton status` shows what is left"));
+            .help("the drain continues; `sexton status` shows what is left, and --wait sets a longer wait"));
         }
         Ok(())
     }

@@ -11,19 +11,19 @@ use sexton::actors::lock::Name;
 use sexton::clock::Timestamp;
 use sexton::spine::event::Position;
 
-/// Show what happens on a running coordinator, as it happens.
+/// Show the events of a running coordinator as they happen.
 ///
-/// Shows who is granted a lock, waits for one, releases it or lets it expire, and restarts of actors, checkpoints, the beginning
-/// of a drain and the end. Begins with the next event, or after --after, and ends with the coordinator.
+/// Shows who is granted a lock, waits for one, releases it or lets it expire; restarts of actors; checkpoints; and the start of a
+/// drain and of the shutdown. Begins with the next event, or after --after, and ends when the coordinator does.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton events                                everything, until Ctrl-C
-  sexton events --kind expired,restarted       what an operator should know about
+  sexton events --kind expired,restarted       events that concern an operator
   sexton events --key 'account*' --json | jq -r .owner
   sexton events --job 17                       the events of one job
   sexton events --task 4711                    the events of one task
-  sexton events --after 812                    what came after this position, if it is still kept
+  sexton events --after 812                    events after this position, if they are still kept
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
 pub(crate) struct Events {
@@ -135,7 +135,7 @@ impl EventFilter<'_> {
 /// Prints events until the coordinator ends.
 pub(crate) fn follow(target: &Target, wanted: &EventFilter<'_>, json: bool) -> Result<(), Failure> {
     let ended = client::follow(target, &wanted.path(), |line| {
-        // Only the `data` lines: they include the kind and the position.
+        // Only the `data` lines matter: they include the kind and the position.
         let Some(told) = line.strip_prefix("data: ") else {
             return Ok(());
         };
@@ -160,7 +160,7 @@ fn shown_to_people(told: &Value) -> String {
     match kind.as_str() {
         "lost" => {
             return format!(
-                "events are lost: those after {after}, up to {upto}, are no longer kept"
+                "events were lost: those after {after}, up to {upto}, are no longer kept"
             );
         }
         "ahead" => {

@@ -162,8 +162,8 @@ fn every_example_of_help_is_a_command_line_of_this_program() {
 /// Returns the Markdown files below a directory.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("it can be listed") {
-        let path = entry.expect("it can be read").path();
+    for entry in std::fs::read_dir(folder).expect("the directory can be listed") {
+        let path = entry.expect("the entry can be read").path();
         if path.is_dir() {
             pages.extend(self::pages(&path));
         } else if path.extension().is_some_and(|it| it == "md") {

@@ -1,5 +1,5 @@
-//! Reads a snapshot store in a separate process, so that whatever sled does with a damaged file (a panic in one of its threads,
-//! an abort, an endless loop) ends that process and not its caller.
+//! Reads a snapshot store in a separate process, so that anything that sled does with a damaged file (a panic in one of its
+//! threads, an abort, an endless loop) ends that process and not its caller.
 //!
 //! The caller sees a store that can be read once, from first to last; the other side is a hidden subcommand. Between them goes a
 //! stream of items, each preceded by its two lengths, and an end marker that carries the error, if any.
@@ -21,7 +21,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Takes the place of a key's length in the end marker, which is followed by the error text, empty on success.
 const END: u32 = u32::MAX;
-/// The longest key, value or error text, in bytes.
+/// The maximum size of a key, value or error text, in bytes.
 const BYTES_MAX: u32 = 1 << 20;
 
 /// Stores that are opened by another process, read-only.
@@ -59,7 +59,7 @@ impl Copies {
     pub(crate) fn of(data: &Path) -> Result<Self, Failure> {
         let scratch = Scratch::make(&std::env::temp_dir(), "sexton-");
         let scratch = scratch.map_err(|error| {
-            Failure::unreachable(format!("failed to make a temporary directory: {error}"))
+            Failure::unreachable(format!("failed to create a temporary directory: {error}"))
                 .help("set TMPDIR to another directory; snapshots are copied there to be read")
         })?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -116,7 +116,7 @@ impl Isolated {
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let spawned = streams.stderr(Stdio::null()).spawn();
         let mut child = spawned.map_err(PersistError::io("start a process to read", folder))?;
-        let output = child.stdout.take().expect("it was asked for");
+        let output = child.stdout.take().expect("stdout was piped");
         Ok(Self {
             child,
             output: BufReader::new(Patient { output, patience }),
@@ -202,7 +202,7 @@ impl Store for Isolated {
 
 impl Drop for Isolated {
     fn drop(&mut self) {
-        // Killing a process that has already ended fails, which is fine.
+        // Killing a process that has already ended fails, which is harmless.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -221,15 +221,15 @@ pub(crate) struct ReadStore {
 
 impl ReadStore {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // The kernel kills this process when its caller ends, since nobody else reads its output.
+        // The kernel kills this process when its caller ends, since no other process reads its output.
         let with_parent = Some(rustix::process::Signal::KILL);
         if let Err(error) = rustix::process::set_parent_process_death_signal(with_parent) {
             return Err(Failure::unreachable(error.to_string()));
         }
-        // The caller may have ended before that call. Then its copy may be gone, and opening the store would create it anew.
+        // The caller may have ended before that call. Its copy may then be gone, and opening the store would create a new one.
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         if self.asker.is_some() && parent != self.asker {
-            return Err(Failure::unreachable("the caller is gone"));
+            return Err(Failure::unreachable("the caller has exited"));
         }
         let mut output = BufWriter::new(io::stdout().lock());
         let ended = self.send(&mut output);

@@ -1,4 +1,4 @@
-//! `sexton job`: reports of a command of `sexton work` on the job that it works on.
+//! `sexton job`: lets a command started by `sexton work` report on its job.
 //!
 //! Connects to the process that launched the command, using the socket and the secret in its environment; see
 //! `docs/protocols/work.md`, "Reports".
@@ -21,10 +21,10 @@ Examples, in a script that `sexton work` runs:
   sexton job snooze 10m 'the server is down'; exit
   sexton job fail --retry-after 1h 'no such user'; exit
 
-`fail` and `snooze` take effect when the command and everything it started have ended, whatever its exit status. The last \
+`fail` and `snooze` take effect when the command and everything it started have ended, regardless of its exit status. The last \
 report counts.
 
-Exit status: 0 success; 1 refused: the claim is lost; 2 wrong flags, or not run by `sexton work`; 3 `sexton work` is gone.")]
+Exit status: 0 success; 1 refused: the claim is lost; 2 wrong flags, or not run by `sexton work`; 3 `sexton work` has exited.")]
 pub(crate) struct Job {
     #[command(subcommand)]
     what: JobCommand,
@@ -46,12 +46,12 @@ enum JobCommand {
     },
     /// Report that the job is still being worked on
     Touch,
-    /// Let the job fail when the command has ended
+    /// Make the job fail when the command has ended
     Fail {
         /// What went wrong, shown with the job; its first 1,000 bytes are kept
         #[arg(allow_hyphen_values = true)]
         error: String,
-        /// How long until the next attempt [default: as its type says]
+        /// How long until the next attempt [default: as set for its type]
         #[arg(long, value_name = SPAN, value_parser = delay)]
         retry_after: Option<u64>,
     },

@@ -5,7 +5,7 @@ use clap::Args;
 use sexton::keeper::{self, KeeperError, Resumption};
 use std::path::PathBuf;
 
-/// Hold the children of a coordinator, also after it has ended
+/// Hold the children of a coordinator, even after it has ended
 #[derive(Args)]
 #[command(hide = true)]
 pub(crate) struct Keeper {
@@ -29,5 +29,5 @@ impl Keeper {
 }
 
 fn resumption(text: &str) -> Result<Resumption, &'static str> {
-    Resumption::parse(text).ok_or("three numbers with commas between them")
+    Resumption::parse(text).ok_or("expected three numbers separated by commas")
 }

@@ -35,12 +35,12 @@ impl<T: FromArgMatches> FromArgMatches for LazyArgs<T> {
 }
 
 fn is_wanted(subcommand: &str) -> bool {
-    // Unit tests check all subcommands, whatever their own command line is.
+    // Unit tests check all subcommands, regardless of their own command line.
     cfg!(test) || may_name(std::env::args_os().nth(1).as_deref(), subcommand)
 }
 
-/// Returns whether a command line with `first` as its first argument needs `subcommand`: it names it, or it is a flag, `help` or
-/// a command that prints the whole description.
+/// Returns whether a command line with `first` as its first argument needs `subcommand`: `first` names it, or is a flag, `help` or
+/// a command that prints the description of all subcommands.
 fn may_name(first: Option<&OsStr>, subcommand: &str) -> bool {
     let Some(first) = first else {
         return true;

@@ -17,9 +17,9 @@ pub(crate) fn start(settings: &Settings) -> Filter {
 pub(crate) struct Filter(reload::Handle<Targets, Registry>);
 
 impl Filter {
-    /// Replaces the filter by that of `settings`.
+    /// Replaces the filter with that of `settings`.
     pub(crate) fn change(&self, settings: &Settings) {
-        // Fails only if the subscriber is gone, and it lives as long as the process.
+        // Fails only if the subscriber was dropped, but it lives as long as the process.
         drop(self.0.reload(filter(settings)));
     }
 }

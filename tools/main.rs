@@ -58,7 +58,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 /// running: it does the work of lock files, a job queue, a process supervisor and a crontab. What it acknowledges is on disk
 /// first. It is not a cluster: nothing is replicated, and it runs on Linux only.
 ///
-/// Start with `sexton serve`. It runs the server, which the help calls the coordinator; most other commands ask a running one.
+/// Start with `sexton serve`. It runs the server, which the help calls the coordinator; most other commands send it requests.
 /// `sexton COMMAND --help` shows examples and exit statuses.
 #[derive(Parser)]
 #[command(name = "sexton", version, max_term_width = 100)]

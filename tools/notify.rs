@@ -1,7 +1,7 @@
-//! Reports the program's state to a service manager by the `sd_notify` protocol: ready, stopping, what it is doing, and, if the
-//! manager watches it, that it is alive.
+//! Reports the program's state to a service manager by the `sd_notify` protocol: ready, stopping, its current operation, and, if
+//! the manager watches it, that it is alive.
 //!
-//! Sends nothing unless `NOTIFY_SOCKET` is set. Never waits for the manager, and goes on if a notice cannot be sent.
+//! Sends nothing unless `NOTIFY_SOCKET` is set. Never waits for the manager, and continues if a notice cannot be sent.
 
 use crate::progress::Progress;
 use sexton::node::Handle;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// How far each notice extends the manager's start or stop timeout. Notices are sent every few seconds.
+/// How long each notice extends the manager's start or stop timeout. Notices are sent every few seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The connection to the service manager, if there is one. Clones share it.
@@ -117,7 +117,7 @@ impl Notify {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // A node that halted or hangs does not answer; then no notice is sent, and the manager acts.
+            // A node that has halted or hangs does not answer. No notice is then sent, and the manager acts.
             if handle
                 .status()
                 .await

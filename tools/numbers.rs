@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 fn number<T: FromStr>(text: &str, what: &str, help: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_| format!("`{text}` is no {what}: {help}"))
+        .map_err(|_| format!("`{text}` is not a {what}: {help}"))
 }
 
 /// Parses the id of a task.
@@ -19,7 +19,7 @@ pub(crate) fn job(text: &str) -> Result<u64, String> {
 
 /// Parses a fencing token.
 pub(crate) fn token(text: &str) -> Result<u64, String> {
-    let help = "it is the number that was printed with the lock or the claim";
+    let help = "it is the number printed with the lock or the claim";
     number(text, "token", help)
 }
 
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_named_with_what_was_expected() {
-        let task_error = "`abc` is no task number: `sexton task list` shows them";
+        let task_error = "`abc` is not a task number: `sexton task list` shows them";
         assert_eq!(task("abc"), Err(task_error.to_owned()));
         assert_eq!(task("17"), Ok(17));
         let all = [
@@ -53,10 +53,10 @@ mod tests {
             pid("99999999999").err(),
         ];
         let nouns = [
-            "`` is no job number: ",
-            "`-1` is no token: ",
-            "`1.2` is no sequence number: ",
-            "`99999999999` is no process number: ",
+            "`` is not a job number: ",
+            "`-1` is not a token: ",
+            "`1.2` is not a sequence number: ",
+            "`99999999999` is not a process number: ",
         ];
         for (error, noun) in all.into_iter().zip(nouns) {
             assert!(error.is_some_and(|it| it.starts_with(noun)), "{noun}");

@@ -1,4 +1,4 @@
-//! Reports the progress of long operations: on a terminal in a line that is rewritten, elsewhere as an occasional log line.
+//! Reports the progress of long operations: on a terminal in a line that is rewritten, elsewhere in occasional log lines.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How often the line on a terminal is rewritten.
 const LOOK: Duration = Duration::from_millis(100);
-/// Nothing is reported about an operation that ends within this number of intervals.
+/// An operation that ends within this number of intervals is not reported.
 const QUIET_LOOKS: u32 = 10;
 /// Away from a terminal, a line is reported once in this number of intervals.
 const LOOKS_A_LINE: u32 = 50;
@@ -59,7 +59,7 @@ impl Progress {
                 write("\x1b[K");
             }
         };
-        // If the thread cannot be spawned, the operation goes on without reports.
+        // If the thread cannot be spawned, the operation continues without reports.
         let thread = std::thread::Builder::new()
             .name("sexton-progress".to_owned())
             .spawn(say)
@@ -80,7 +80,7 @@ fn lock(over: &Mutex<bool>) -> MutexGuard<'_, bool> {
     over.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes to the terminal, ignoring errors: it may be gone.
+/// Writes to the terminal, and ignores errors: it may have been closed.
 fn write(text: &str) {
     let mut error = std::io::stderr().lock();
     drop(
@@ -124,16 +124,16 @@ mod tests {
         let progress = Progress::with(Duration::from_micros(10), false, words, keep);
         let count = || LINES.lock().unwrap().len();
         for _ in 0..49 {
-            asks.recv().expect("it goes on asking");
+            asks.recv().expect("it keeps asking");
         }
-        assert_eq!(count(), 0, "nothing is said of what is over soon");
+        assert_eq!(count(), 0, "a short operation is not reported");
         for _ in 49..200 {
-            asks.recv().expect("it goes on asking");
+            asks.recv().expect("it keeps asking");
         }
         drop(asks);
         drop(progress);
         let lines = LINES.lock().unwrap().clone();
-        assert!(lines.len() >= 3, "every fiftieth look: {lines:?}");
+        assert!(lines.len() >= 3, "once in fifty intervals: {lines:?}");
         assert!(lines.iter().all(|line| line == "half-way"));
     }
 }

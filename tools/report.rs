@@ -1,4 +1,4 @@
-//! How the program ends: the one place that renders errors and picks exit statuses.
+//! The program's errors: the only place that renders them and chooses exit statuses.
 //!
 //! 0 success; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
@@ -28,7 +28,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Draining,
-        "locks and jobs already held go on; a restart ends the drain",
+        "locks and jobs already held continue; a restart ends the drain",
     ),
     (Reason::Foreign, BOTH_WAYS),
     (
@@ -37,7 +37,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Stopped,
-        "`sexton status` shows whether it is back; with --wait, a command waits for that, too",
+        "`sexton status` shows whether it is back; with --wait, a command waits for that too",
     ),
 ];
 
@@ -91,8 +91,8 @@ impl Failure {
         Self::new(Exit::Unreachable as u8, words)
     }
 
-    /// Runs a command that decodes a log. A panic on what the log contains becomes a failure with a message, and so does one of
-    /// the program's own.
+    /// Runs a command that decodes a log. A panic becomes a failure with a message, whether the contents of the log or a defect of
+    /// the program caused it.
     pub(crate) fn of_panics(run: impl FnOnce() -> Result<(), Self>) -> Result<(), Self> {
         std::panic::set_hook(Box::new(|_| {}));
         guard(run).unwrap_or_else(|words| {
@@ -140,12 +140,12 @@ impl Failure {
         Self::new(status, words)
     }
 
-    /// A silent exit: the reader of the output is gone.
+    /// A silent exit: the reader of the output has closed it.
     pub(crate) fn quiet() -> Self {
         Self::new(0, "")
     }
 
-    /// Returns the message, for callers that show it among other output and go on.
+    /// Returns the message, for callers that show it among other output and continue.
     pub(crate) fn words(&self) -> &str {
         &self.words
     }
@@ -175,7 +175,7 @@ impl Failure {
         Self::new(self.status, "")
     }
 
-    /// Adds to the message.
+    /// Appends to the message.
     pub(crate) fn explained(mut self, more: &str) -> Self {
         self.words.push_str(more);
         self
@@ -244,7 +244,7 @@ impl From<NodeError> for Failure {
                     .help("another program listens there; use another address, or port 0 to pick one")
             }
             NodeError::Token(_) => Self::unreachable(format!("failed to {error}")).help(
-                "make one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` makes it private",
+                "create one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` makes it private",
             ),
             NodeError::Tls(TlsError::Exposed { ref file, .. }) => {
                 let words = format!("`chmod 600 {}` makes it private", file.display());
@@ -279,7 +279,7 @@ impl From<Halt> for Failure {
     }
 }
 
-/// Converts an error of the argument parser to the form of all other errors, or prints the help that was asked for.
+/// Converts an error of the argument parser to the form of all other errors, or prints the requested help.
 pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
     if error.exit_code() == 0 {
         return written(error.print());
@@ -322,12 +322,12 @@ pub(crate) fn log(line: &str) {
     say(&format!("{line}\n"));
 }
 
-/// Writes to standard error. Errors, such as a full disk or a reader that is gone, are ignored.
+/// Writes to standard error. Errors, such as a full disk or a closed pipe, are ignored.
 fn say(text: &str) {
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
 }
 
-/// Writes to standard output. A reader that is gone is not an error. On a terminal, control characters are escaped.
+/// Writes to standard output. A closed pipe is not an error. On a terminal, control characters are escaped.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
@@ -356,7 +356,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     written(all.and_then(|()| out.flush()))
 }
 
-/// Converts the result of a write to standard output or a file. A reader that has gone, such as `head`, is a silent exit.
+/// Converts the result of a write to standard output or a file. A pipe closed by its reader, such as `head`, is a silent exit.
 pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

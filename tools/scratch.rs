@@ -1,7 +1,7 @@
-//! A temporary directory that never outlives the process that uses it, however that process ends: a second process creates the
-//! directory, waits for the end of the first, and removes the directory.
+//! A temporary directory that never outlives the process that uses it, no matter how that process ends: a second process creates
+//! the directory, waits for the end of the first, and removes the directory.
 //!
-//! The second process removes the directory after a normal end, too. A directory that was renamed meanwhile is left alone, since
+//! The second process also removes the directory after a normal end. A directory that was renamed meanwhile is left alone, since
 //! it is no longer temporary.
 
 use crate::report::{self, Failure, tell};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The attempts to remove the directory: a store that is being killed may go on writing for a moment.
+/// The number of attempts to remove the directory: a store that is being killed may still write for a moment.
 const ATTEMPTS_MAX: u32 = 100;
 
 /// Precedes the random part of the directory's name in the answer. An answer without it is an error message.
@@ -36,7 +36,7 @@ impl Scratch {
             .args(["keep-scratch", "--"])
             .arg(folder)
             .arg(&prefix);
-        // A process group of its own, so that signals from a terminal or a timeout do not reach it.
+        // Its own process group, so that signals from a terminal or a timeout do not reach it.
         command.process_group(0);
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut remover = streams.spawn()?;
@@ -64,7 +64,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(mut input) = self.remover.stdin.take() {
-            // The write fails if the process has already ended, which is fine.
+            // The write fails if the process has already ended, which is harmless.
             drop(input.write_all(b"."));
         }
         drop(self.remover.wait());
@@ -93,7 +93,7 @@ impl KeepScratch {
         };
         let name = path.file_name().unwrap_or_default().as_bytes();
         let letters = name.get(self.prefix.len()..).unwrap_or_default();
-        // The parent may be gone already; then standard input ends, too.
+        // The parent may already have exited; standard input then ends too.
         drop(writeln!(io::stdout(), "{MADE}{}", letters.escape_ascii()));
         let mut said = Vec::new();
         let in_order = io::stdin().read_to_end(&mut said).is_ok() && !said.is_empty();
@@ -101,13 +101,13 @@ impl KeepScratch {
         let removed = remove(&path)
             .map_err(|error| Failure::unreachable(format!("failed to remove {shown}: {error}")))?;
         if removed && !in_order {
-            tell(&format!("interrupted: {shown} is removed"));
+            tell(&format!("interrupted: {shown} was removed"));
         }
         Ok(())
     }
 }
 
-/// Ignores termination signals from now on. Registering a listener is enough, even if it is dropped at once.
+/// Ignores termination signals from now on. Registering a listener is enough, even if it is dropped immediately.
 fn ignore_signals() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,6 +1,6 @@
 //! Socket activation: takes over listeners that a service manager opened, each named after its protocol.
 //!
-//! An unknown descriptor is an error and not ignored: clients that connect to it would wait for ever.
+//! An unknown descriptor is an error and not ignored: clients that connect to it would wait forever.
 
 use crate::report::Failure;
 use listenfd::ListenFd;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-const HELP: &str = "name them by FileDescriptorName= in their socket units, one each: lockserver, beanstalk, http, socket";
+const HELP: &str = "name them with FileDescriptorName= in their socket units, one each: lockserver, beanstalk, http, socket";
 
 /// Takes the passed listeners (`LISTEN_FDS`, `LISTEN_FDNAMES`). Call it before any thread starts: it removes the variables, so
 /// that child processes do not use them.
@@ -28,7 +28,7 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
             Failure::usage(words).help(HELP)
         };
         let refused = |error: io::Error| wrong(&error.to_string());
-        let taken = || wrong("there already is one of this name");
+        let taken = || wrong("another descriptor already has this name");
         match name {
             "beanstalk" => {
                 let opened = take_either(&mut passed, index).map_err(refused)?;
@@ -63,7 +63,7 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
     Ok(listeners)
 }
 
-/// Takes the first descriptor that was passed, whatever its name, for a program with a single listener.
+/// Takes the first descriptor that was passed, under any name, for a program with a single listener.
 pub(crate) fn take_one() -> Result<Option<Opened>, Failure> {
     let mut passed = ListenFd::from_env();
     if passed.len() == 0 {
@@ -99,11 +99,11 @@ fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
     }
 }
 
-/// Replaces the addresses in `config` by the passed listeners.
+/// Replaces the addresses in `config` with the passed listeners.
 ///
 /// # Errors
 ///
-/// Returns an error if the listener of a passed descriptor is off: clients that connect to it would wait for ever.
+/// Returns an error if the listener of a passed descriptor is off: clients that connect to it would wait forever.
 pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), Failure> {
     let off = |door: &str| {
         let words = format!("failed to use the passed descriptor {door}: this listener is off");

@@ -11,7 +11,7 @@ const UNITS: [(&str, f64); 5] = [
     ("d", 86_400e3),
 ];
 
-/// The largest whole number of milliseconds that is exact in an `f64`: about 285,000 years.
+/// The maximum number of milliseconds: whole numbers up to it are exact in an `f64`. About 285,000 years.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Parses a span and returns its milliseconds: a number of seconds, or numbers with units, the larger unit first, such as `90`,
@@ -55,12 +55,12 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a whole number within bounds, and there is no minus"
+        reason = "a whole number within bounds, and never negative"
     )]
     Ok(sum as u64)
 }
 
-/// The longest delay of a job, in milliseconds, as for jobs that are added.
+/// The maximum delay of a job, in milliseconds, as for jobs that are added.
 pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64 * 1000;
 
 /// Parses the delay of a job, at most [`DELAY_MS_MAX`].
@@ -85,7 +85,9 @@ pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, Str
         } else if (least..=most).contains(&seconds) {
             Ok(seconds)
         } else {
-            Err(format!("{seconds} seconds is not within {least} to {most}"))
+            Err(format!(
+                "{seconds} seconds is not between {least} and {most}"
+            ))
         }
     }
 }

@@ -16,8 +16,8 @@ use std::fmt::Write as _;
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton status                      the coordinator of this user
-  sexton status --json | jq .queues  as programs read it
-  sexton status > /dev/null          whether one runs, by exit status
+  sexton status --json | jq .queues  as JSON, for programs
+  sexton status > /dev/null          only whether it runs, by exit status
 
 Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be reached; 4 it has halted.")]
 pub(crate) struct Status {
@@ -41,7 +41,7 @@ impl Status {
     }
 }
 
-/// Asks the coordinator for its status.
+/// Requests the coordinator's status.
 pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     let answer = client::get(target, "/v1/status")?;
     let status = answer.said()?;
@@ -52,7 +52,7 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     }
 }
 
-/// Formats a line for each process tree that SIGKILL did not end, or not provably. Empty without the right to see processes.
+/// Formats a line for each process tree that SIGKILL did not end, or not provably. Empty if the caller may not see processes.
 fn stuck(target: &Target) -> String {
     let path = format!("/v1/processes?status=stopping&limit={STOPPING_MAX}");
     let answer = client::get(target, &path).ok();
@@ -62,7 +62,7 @@ fn stuck(target: &Target) -> String {
     records.filter_map(stuck_tree).collect()
 }
 
-/// The most stopping trees that are looked at.
+/// The maximum number of stopping trees that are examined.
 const STOPPING_MAX: u32 = 1000;
 
 fn stuck_tree(record: &Value) -> Option<String> {
@@ -91,14 +91,14 @@ fn leases(target: &Target) -> String {
     }
     let more = said.as_ref().and_then(|said| said.pointer("/leases_more"));
     let more = if more == Some(&true.into()) {
-        "and more: `sexton lease list` shows all\n"
+        "there are more: `sexton lease list` shows all\n"
     } else {
         ""
     };
     format!("\n{}{more}", all_stirring(leases))
 }
 
-/// The most leases that are shown.
+/// The maximum number of leases shown.
 const LEASES_MAX: u32 = 20;
 
 /// Phases of jobs, in the order of the output.
@@ -258,7 +258,7 @@ fn limits(status: &Value) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// Describes what a drain excludes, if one has begun.
+/// Describes what a drain excludes, if a drain has begun.
 fn draining(status: &Value) -> Option<String> {
     let what = status.pointer("/draining_what")?.as_array()?;
     let what: Vec<_> = what.iter().filter_map(Value::as_str).collect();

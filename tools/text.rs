@@ -17,7 +17,7 @@ pub(crate) fn words(value: &Value, path: &str) -> String {
     }
 }
 
-/// Returns `text` on one line without control characters. For text from elsewhere, such as file names.
+/// Returns `text` on one line without control characters. For untrusted text, such as file names.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |letter| if steers(letter) { ' ' } else { letter };
     text.chars().map(shown).collect()
@@ -58,7 +58,7 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Formats how long something took: in milliseconds up to ten seconds.
+/// Formats a duration, in milliseconds up to ten seconds.
 pub(crate) fn brief(ms: u64) -> String {
     if ms < 10_000 {
         format!("{} ms", grouped(ms))
@@ -67,7 +67,7 @@ pub(crate) fn brief(ms: u64) -> String {
     }
 }
 
-/// Returns the last line of a text that is not empty, on which programs say what went wrong: a traceback, for example, comes first.
+/// Returns the last line of a text that is not empty, where programs report what went wrong, for example after a traceback.
 pub(crate) fn last_line(text: &str) -> String {
     let mut lines = text.lines().map(|line| plain(line).trim().to_owned());
     lines.rfind(|line| !line.is_empty()).unwrap_or_default()

@@ -22,7 +22,7 @@ pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
 
 /// Reads up to the closing quote. In double quotes, a backslash escapes only a double quote or a backslash.
 fn quoted(quote: char, letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
-    let open = || format!("there is no closing {quote}");
+    let open = || format!("the closing {quote} is missing");
     loop {
         let letter = letters.next().ok_or_else(open)?;
         if letter == quote {
@@ -48,7 +48,7 @@ pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, String> {
     while let Some(name) = tokens.next() {
         let (Some("="), Some(value)) = (tokens.next(), tokens.next()) else {
             return Err(format!(
-                "expected KEY=\"value\",KEY=\"value\" at {name:?}; a value with other letters than a-z 0-9 _/.+-(): needs quotes"
+                "expected KEY=\"value\",KEY=\"value\" at {name:?}; a value with characters other than letters, digits and _/.+-(): needs quotes"
             ));
         };
         if tokens.next().is_some_and(|comma| comma != ",") {
@@ -74,7 +74,7 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
                 continue;
             }
             '\'' | '"' => loop {
-                let open = || format!("there is no closing {letter}");
+                let open = || format!("the closing {letter} is missing");
                 let next = letters.next().ok_or_else(open)?;
                 token.push(next);
                 if next == letter {

@@ -32,10 +32,10 @@ pub(crate) fn name_of(service: &str) -> Option<&str> {
     after_help = "\
 Examples:
   sexton worker list                 the status and job counts of all workers
-  sexton worker pause mails          it claims no more jobs, and finishes those it has
+  sexton worker pause mails          claim no more jobs, and finish the claimed ones
   sexton worker resume mails
 
-Exit status: 0 success; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no \
+Exit status: 0 success; 1 there is no such worker, or it is not in the requested state in time; 2 wrong flags; 3 no \
 coordinator runs there."
 )]
 pub(crate) struct Worker {
@@ -54,10 +54,10 @@ pub(crate) struct Worker {
 enum Action {
     /// Show the status of workers
     List,
-    /// Pause workers: they claim no more jobs until they are resumed, even if the coordinator restarts
+    /// Pause workers; they claim no more jobs until they are resumed, even if the coordinator restarts
     ///
-    /// Running jobs may finish within the worker's grace (default 60 s). What is left then is killed, and its job is given out
-    /// again.
+    /// Running jobs may finish within the worker's grace period (default 60 s). Commands that still run after it are killed, and
+    /// their jobs are given out again.
     Pause(WorkerSelector),
     /// Resume workers
     Resume(WorkerSelector),
@@ -69,7 +69,7 @@ struct WorkerSelector {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// How long to wait for the requested state; 0 for not at all
+    /// How long to wait for the requested state; 0 to not wait
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
     wait: u64,
 }

@@ -1,7 +1,7 @@
-//! `sexton-bench backlog`: a queue with very many waiting jobs: their size, what they cost active clients, and how long
-//! recovery takes after kill -9.
+//! `sexton-bench backlog`: measures a queue with very many waiting jobs: their size, what they cost active clients, and how
+//! long recovery takes after kill -9.
 //!
-//! Each contestant goes through its steps alone, each on a fresh directory.
+//! Each contestant runs alone, on a fresh directory.
 
 use crate::course::parse_seconds;
 use crate::failure::Failure;
@@ -31,19 +31,19 @@ const BODY_BYTES: usize = 64;
 
 /// Measure a queue with very many waiting jobs: memory, cost of a cycle, and recovery after kill -9.
 ///
-/// Jobs of 64 bytes are put over TCP, and wait. In sexton, and in Redis with appendfsync always, everything is on disk before the answer;
-/// Redis' checkpoint is a rewrite of its append-only file. beanstalkd never syncs its log here (-F): it would sync after each job, and
+/// Jobs of 64 bytes are put over TCP and left waiting. In sexton, and in Redis with appendfsync always, everything is on disk before the
+/// answer; Redis' checkpoint is a rewrite of its append-only file. beanstalkd never syncs its log here (-F): syncing after each job would
 /// take an hour. A restart is timed from the start of the program to the first answer that counts every job.
 ///
-/// A cycle puts a job, reserves the oldest and deletes it, over 50 connections, while the given number of jobs waits. It is measured
-/// right after the restart. Servers are measured in turn, alone on the machine.
+/// A cycle puts a job, then reserves and deletes the oldest. Cycles run over 50 connections while the given number of jobs waits, and
+/// are measured right after the restart. The servers are measured in turn, one running at a time.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench backlog                       a million jobs, three rounds, about three minutes
-  sexton-bench backlog --jobs 100000 --json  less to hold; figures for programs
-  sexton-bench backlog --dir /dev/shm        without the disk, whatever else it is busy with
+  sexton-bench backlog --jobs 100000 --json  smaller; figures as JSON
+  sexton-bench backlog --dir /dev/shm        without the disk
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Backlog {
     /// Number of waiting jobs
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=9_000_000))]
@@ -53,7 +53,7 @@ pub(crate) struct Backlog {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Time for which cycles are measured, after an uncounted warm-up of half of it, in which the checkpoint after a restart ends
+    /// How long cycles are measured, after an uncounted warm-up of half that time, during which the checkpoint after a restart ends
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = parse_seconds)]
     seconds: Duration,
 
@@ -61,7 +61,7 @@ pub(crate) struct Backlog {
     site: Site,
 }
 
-/// The rows of the table for this number of jobs.
+/// Returns the rows of the table for this number of jobs.
 fn rows(jobs: u32) -> Vec<Row> {
     let few = grouped(jobs.min(FEW).into());
     let all = grouped(jobs.into());
@@ -83,7 +83,7 @@ fn rows(jobs: u32) -> Vec<Row> {
 /// A job server.
 type Server = Peer<JobProtocol>;
 
-/// Starts a contestant, with its data below a directory, or without files.
+/// A function that starts a contestant, with its data below a directory or without files.
 type Start = fn(bool, &Site) -> Result<Server, Failure>;
 
 impl Backlog {
@@ -173,7 +173,7 @@ impl Backlog {
         if !peer.is_sexton() && !peer.is_redis() {
             return Ok(round);
         }
-        tell("putting jobs again");
+        tell("putting the jobs again");
         fill(&peer, self.jobs, stop)?;
         tell("a checkpoint");
         if let Some(took) = Checkpoints::of(&peer).make(stop)? {

@@ -1,4 +1,4 @@
-//! A coordinator for tasks, with its events, for the measurements of `dispatch`.
+//! The test bed of `dispatch`: a coordinator that runs tasks, and its events.
 
 use crate::coordinator::{Coordinator, Grounds, ask, signal};
 use crate::failing::{CommandEnd, Written, written};
@@ -19,13 +19,13 @@ use std::time::Duration;
 /// How long an attempt may run if its command loops, in milliseconds.
 pub(crate) const FAIL_AFTER_MS: u64 = 200;
 
-/// The longest wait for anything.
+/// The maximum time to wait for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The pause between two polls.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A coordinator for tasks, with its events.
+/// A coordinator that runs tasks, and a subscription to its events.
 pub(crate) struct Bed {
     pub(crate) coordinator: Coordinator,
     last: Fifo,
@@ -63,7 +63,7 @@ impl Bed {
             .map(drop)
     }
 
-    /// Returns a task whose command ends in the way `how`.
+    /// Returns the body of a task whose command ends as `how` specifies.
     pub(crate) fn of(&self, how: CommandEnd, more: &Value) -> Result<Value, Failure> {
         let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
         let word = how.word();
@@ -88,7 +88,7 @@ impl Bed {
     fn add_one(&self, body: &Value) -> Result<u64, Failure> {
         let task = self.coordinator.ask("/v1/tasks/add", Some(body))?;
         let id = task.get("id").and_then(Value::as_u64);
-        id.ok_or_else(|| Failure::new(format!("it was not added: {task}")))
+        id.ok_or_else(|| Failure::new(format!("the task was not added: {task}")))
     }
 
     /// Returns the next event of a wanted kind, of this task if one is named.
@@ -110,7 +110,7 @@ impl Bed {
         self.next(is_end, task)
     }
 
-    /// Returns what the next command wrote.
+    /// Reads and returns what the next command wrote.
     pub(crate) fn written(&mut self) -> Result<Written, Failure> {
         written(&mut self.last)
     }
@@ -132,12 +132,12 @@ impl Bed {
         }
         let body = json!({"id": task, "act": "terminate", "now": true});
         let mut stream = self.coordinator.connect()?;
-        // A task that has ended by itself meanwhile is done.
+        // A task that has since ended by itself needs no cancelling.
         drop(ask(&mut stream, "/v1/tasks/act", Some(&body)));
         Ok(())
     }
 
-    /// Measures from the last act of a task's command, as it recorded it, to the end of the attempt, in milliseconds.
+    /// Measures the time from the last act of a task's command, as the command recorded it, to the end of the attempt, in milliseconds.
     pub(crate) fn measure(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -147,7 +147,7 @@ impl Bed {
         Ok(since(command.at, end.at))
     }
 
-    /// Measures from the request for a launch that fails to the end of the attempt, in milliseconds.
+    /// Measures the time from the request for a launch that fails to the end of the attempt, in milliseconds.
     pub(crate) fn unlaunched(&self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -167,7 +167,7 @@ impl Bed {
         Ok(since(claimed.at + FAIL_AFTER_MS * 1_000_000, end.at))
     }
 
-    /// Measures from the kill of the keeper, and then of the command, to the end of the attempt, in milliseconds.
+    /// Kills the keeper and then the command; measures the time from then to the end of the attempt, in milliseconds.
     pub(crate) fn keeper_killed(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -182,7 +182,7 @@ impl Bed {
         Ok(since(killed, end.at))
     }
 
-    /// Measures from the addition of a task to the start of its command.
+    /// Measures the time from adding a task to the start of its command.
     pub(crate) fn started(&mut self, stop: &Stop) -> Result<Latencies, Failure> {
         let body = self.of(CommandEnd::Ends, &json!({}))?;
         let mut latencies = Latencies::default();
@@ -212,7 +212,7 @@ impl Bed {
                 return Ok(());
             }
             if now() > patience {
-                let words = format!("{counted:?} tasks are {status}, and {wanted} were to be");
+                let words = format!("expected {wanted} tasks to be {status}, found {counted:?}");
                 return Err(Failure::new(words));
             }
             rest(LOOK);

@@ -1,5 +1,5 @@
-//! `sexton-bench bindings`: how soon a lock passes on when its owner is killed, what `sexton lock run` costs compared with flock(1),
-//! ten thousand locks whose owner ends at once, and what a trigger of a lease costs among few leases and among many.
+//! `sexton-bench bindings`: measures how soon a lock passes on when its owner is killed, what `sexton lock run` costs compared with
+//! flock(1), how long ten thousand locks of one owner take to pass on, and what triggering a lease costs among few leases and many.
 
 use crate::chance::Chance;
 use crate::codec::name;
@@ -25,22 +25,22 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a process left behind by a killed one lives: longer than several checks for it.
+/// How long a process left behind by a killed owner lives: longer than the interval between checks for it.
 const LINGERS: Duration = Duration::from_millis(300);
 
-/// Measure rights that end with processes: grants after a kill, `lock run` compared with flock(1), many at once, and leases.
+/// Measure locks and leases that end with processes: grants after a kill, `lock run` compared with flock(1), many at once, and leases.
 ///
 /// Everything is on disk before the coordinator answers. A grant is timed from the kill of the owner to the answer that gives the lock to
 /// the next in line. There are three cases: the owner registered itself, and the lock ends with it, reaped or not; the coordinator
-/// launched the owner, and its process tree must be shown to be empty; and the owner left behind something that ends 300 ms later, timed
-/// from the end of that. `lock run true` and `flock true` are run in turn, and timed from start to end.
+/// launched the owner, and its process tree must be shown to be empty; and the owner left behind a process that ends 300 ms later, with
+/// the time counted from the end of that process. `lock run true` and `flock true` are run in turn, and timed from start to end.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench bindings                        everything, three rounds, about two minutes
   sexton-bench bindings --parts grant,run --rounds 5
   sexton-bench bindings --sexton target/other/sexton
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Bindings {
     /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
@@ -50,7 +50,7 @@ pub(crate) struct Bindings {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Number of owners killed in a round, for each kind; a tenth of it where something is left behind
+    /// Number of owners killed per round, for each kind; a tenth of that where a process is left behind
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
 
@@ -62,11 +62,11 @@ pub(crate) struct Bindings {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     entries: u32,
 
-    /// Number of leases in the end; the first measurement has a hundredth of it
+    /// Number of leases in the last measurement; the first has a hundredth of that
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     leases: u32,
 
-    /// Number of passes triggered in a round, among few leases and among all
+    /// Number of passes triggered per round, among few leases and among all
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     triggers: u32,
 
@@ -79,7 +79,7 @@ pub(crate) struct Bindings {
 enum Part {
     /// Kill an owner
     Grant,
-    /// Kill an owner that leaves behind something that ends later
+    /// Kill an owner that leaves behind a process that ends later
     Left,
     /// Compare `lock run true` with `flock true`
     Run,
@@ -119,7 +119,7 @@ impl Bindings {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table, row after row")]
+    #[expect(clippy::too_many_lines, reason = "the function is one long table")]
     fn rows(&self) -> Vec<Row> {
         let below = |most| Some(Limit::Below(most));
         let many = format!("{} locks of one owner, all passed on", self.entries);
@@ -272,7 +272,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// The same for owners that leave behind something that ends later.
+    /// The same for owners that leave behind a process that ends later.
     fn left(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -314,7 +314,7 @@ impl Measuring<'_> {
             command.arg(&file).arg("true");
             taken(command)
         };
-        // The first run loads the program into memory, which is not a cost of every run.
+        // The first run loads the program into memory, which later runs do not repeat.
         run()?;
         let has_flock = has_flock();
         let (mut runs, mut flocks) = (Latencies::default(), Latencies::default());
@@ -336,7 +336,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Measures many locks of one owner, each with a waiter, until all waiters have theirs.
+    /// Kills the owner of many locks, each with a waiter, and returns how long it takes until all waiters have been granted theirs.
     fn many(&self) -> Result<Duration, Failure> {
         let coordinator = self.start()?;
         let entries = self.bindings.entries / WAITERS * WAITERS;
@@ -354,14 +354,14 @@ impl Measuring<'_> {
         let _waiters = waiters.collect::<Result<Vec<_>, _>>()?;
         let mut asking = lockserver(&coordinator)?;
         if contenders(&mut asking)? != entries {
-            return Err(Failure::new("not all of them wait"));
+            return Err(Failure::new("not all waiters are in line"));
         }
         let began = now();
         owner.kill();
         while contenders(&mut asking)? > 0 {
             self.stop.check()?;
             if now() - began > PATIENCE {
-                return Err(Failure::new("not all of them have theirs"));
+                return Err(Failure::new("not all waiters were granted their locks"));
             }
             rest(Duration::from_millis(1));
         }
@@ -424,7 +424,7 @@ fn taken(mut command: Command) -> Result<Duration, Failure> {
     let taken = now() - began;
     match status.map_err(Failure::to("run it"))? {
         status if status.success() => Ok(taken),
-        status => Err(Failure::new(format!("{command:?} ended with {status}"))),
+        status => Err(Failure::new(format!("{command:?} exited with {status}"))),
     }
 }
 

@@ -9,13 +9,13 @@ impl Chance {
         Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns a number below `end`, each with the same probability.
+    /// Returns a number below `end`, all with equal probability.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         let scaled = (self.0 >> 32) * u64::from(end);
-        u32::try_from(scaled >> 32).expect("less than the end")
+        u32::try_from(scaled >> 32).expect("the number is less than `end`")
     }
 }
 

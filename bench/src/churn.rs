@@ -1,4 +1,4 @@
-//! `sexton-bench churn`: what many changes leave behind, on disk and in memory.
+//! `sexton-bench churn`: measures the disk space and memory that many changes leave behind.
 
 use crate::codec::Protocol;
 use crate::failure::Failure;
@@ -23,19 +23,19 @@ const CONNECTIONS: u32 = 16;
 /// How often disk and memory are sampled.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Measure what many changes leave behind, on disk and in memory.
+/// Measure the disk space and memory that many changes leave behind.
 ///
-/// Random locks with keys and owners of 16 bytes are acquired if they are free and released if they are held, so that half of them are
-/// held at any time. In sexton, and in Redis with its append-only file, which it rewrites whenever it has doubled, everything is on disk
-/// before the answer. The largest and the last figures are reported.
+/// Random locks with keys and owners of 16 bytes are acquired if free and released if held, so that about half of them are held at any
+/// time. Everything is on disk before the answer, in sexton and in Redis, which rewrites its append-only file whenever that has doubled.
+/// The largest and the last figures are reported.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench churn                        ten million changes of a hundred thousand locks, about a minute
   sexton-bench churn --changes 1000000 --locks 1000 --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Churn {
-    /// Number of changes: acquires and releases together
+    /// Total number of changes: acquires and releases
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     changes: u64,
 
@@ -155,7 +155,7 @@ impl Churn {
     }
 }
 
-/// Returns the disk space used by the files of a folder. They may come and go meanwhile.
+/// Returns the disk space used by the files in a folder. Files may appear and disappear while it looks.
 fn size(folder: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut sum = 0;

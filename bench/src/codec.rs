@@ -1,6 +1,6 @@
 //! The requests of a lock client to each server, and the answers. Sans-I/O.
 //!
-//! Keys and owners have the same length for both, so that neither server has more bytes to process than it must.
+//! Keys and owners have the same length in both protocols, so that neither server has more bytes to process.
 
 use crate::gateway::Gateway;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ const COMPARE_AND_DELETE: &str =
 /// Resets the key's time to live if it is still the owner's, as every Redis lock client does.
 const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
-/// The time to live of a lock without renewal, in seconds: longer than any measurement holds one.
+/// The time to live of a lock that is not renewed, in seconds: longer than any measurement holds a lock.
 const TTL_SECONDS: u16 = 30;
 
-/// The time to live of a lock that stays held throughout, in seconds: the longest that LockServer allows.
+/// The time to live of a lock that stays held throughout, in seconds: the maximum that LockServer allows.
 const HELD_TTL_SECONDS: u16 = u16::MAX;
 
 /// The same in milliseconds, for Redis.
@@ -32,7 +32,7 @@ const TTW_SECONDS: u16 = 60;
 pub(crate) enum Protocol {
     /// LockServer's protocol.
     Lockserver,
-    /// Redis' protocol, with the names under which the server keeps its scripts.
+    /// Redis' protocol, with the digests that name the scripts loaded into the server.
     Redis {
         /// SHA-1 of the release script, in hexadecimal.
         release: String,
@@ -69,11 +69,11 @@ pub(crate) enum Answer {
     Taken,
     /// The number of locks released.
     Released(u64),
-    /// Whether the lock was the client's own, and was renewed.
+    /// Whether the lock was the client's and was renewed.
     Renewed(bool),
 }
 
-/// An answer that a lock server would not give.
+/// An answer that a correct lock server would not give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("asked {asked:?}, received {heard}")]
 pub(crate) struct Unexpected {
@@ -116,7 +116,7 @@ impl Protocol {
     }
 }
 
-/// Returns the commands that make Redis keep the scripts, release and renewal; each is answered with a bulk string of 40 bytes.
+/// Returns the commands that load the release and renewal scripts into Redis; each is answered with a bulk string of 40 bytes.
 pub(crate) fn load_scripts() -> [Vec<u8>; 2] {
     [COMPARE_AND_DELETE, COMPARE_AND_RENEW].map(|script| {
         let mut output = Vec::new();
@@ -160,7 +160,7 @@ fn decode_lockserver(asked: Verb, input: &[u8]) -> Result<Option<(Answer, usize)
         (Verb::Release, count) => Answer::Released(count.into()),
         (_, 1) => Answer::Granted,
         (_, 0) => {
-            let heard = "that there is no such place in line".to_owned();
+            let heard = "no position in line".to_owned();
             return Err(Unexpected { asked, heard });
         }
         (_, place) => Answer::InLine(place.into()),
@@ -177,7 +177,7 @@ fn ask_redis(asked: Verb, script: &str, key: &Name, owner: &Name, output: &mut V
             output,
         ),
         Verb::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
-        Verb::Place => unreachable!("Redis keeps no line to have a place in"),
+        Verb::Place => unreachable!("Redis keeps no line"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client that competes for the one lock that all clients want: it acquires it, releases it at once, and starts over.
+//! A client that competes for the one lock that all clients want: it acquires the lock, releases it immediately, and starts over.
 //!
 //! docs/benchmarks.md, "Waiting in line", describes for users how the sexton client paces itself.
 
@@ -9,21 +9,21 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How a client without the lock asks again.
+/// How a client without the lock retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// It tries to take the lock again after this long; the server has no line.
+    /// Tries to take the lock again after this time; the server keeps no line.
     Try(Duration),
-    /// It waits in line, and asks for its position when it expects to be next.
+    /// Waits in line, and requests its position when it expects to be next.
     Line,
-    /// It goes on as long as nobody else is in line; then it steps aside for a while, and joins the line again.
+    /// Continues as long as no other client is in line; otherwise steps aside for a while, then joins the line again.
     Turns,
 }
 
-/// A connection that wants the lock.
+/// A connection that competes for the lock.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "they are independent: a client in line may rest or look, be about to end or not"
+    reason = "the flags are independent: a client in line may rest or poll, and may be about to end"
 )]
 pub(crate) struct Contender {
     protocol: Rc<Protocol>,
@@ -32,11 +32,11 @@ pub(crate) struct Contender {
     owner: Name,
     /// Requests not yet answered.
     open: VecDeque<Verb>,
-    /// Whether it has nothing open and waits to be woken.
+    /// Whether it has no open request and waits to be woken.
     resting: bool,
     /// Whether it has a position in line.
     in_line: bool,
-    /// Whether it saw itself near the front, and asks again at once.
+    /// Whether it is near the front of the line, and requests its position again immediately.
     near: bool,
     /// Whether it released the lock and requested it again in the same write.
     again: bool,
@@ -47,22 +47,22 @@ pub(crate) struct Contender {
     aside: Duration,
     /// The number of grants since it came back.
     in_turn: u32,
-    /// Some randomness, so that clients that step aside together do not come back together.
+    /// A source of randomness, so that clients that step aside together do not come back together.
     chance: Chance,
     done: u64,
     finishing: bool,
 }
 
-/// From this position on, a client asks again at once: it must notice the lock the moment it is free.
+/// From this position on, a client polls without pause: it must notice the lock the moment it is free.
 const NEAR: u32 = 3;
 
 /// The increase of the time aside per grant, for each client found waiting already.
 const ASIDE_STEP: Duration = Duration::from_micros(100);
 
-/// The most waiting clients that count for that.
+/// The maximum number of waiting clients that count towards that increase.
 const CROWD_MAX: u32 = 4;
 
-/// The longest that a client stays away.
+/// The maximum time that a client stays away.
 const ASIDE_MAX: Duration = Duration::from_millis(50);
 
 /// A client's estimate of how fast the line moves.
@@ -70,7 +70,7 @@ const ASIDE_MAX: Duration = Duration::from_millis(50);
 struct Progress {
     /// When it joined this line, and at which position.
     joined: Option<(Instant, u32)>,
-    /// The time per position when nothing disturbs the line; unknown at first.
+    /// The time per position in an undisturbed line; unknown at first.
     per_place: Option<Duration>,
 }
 
@@ -78,14 +78,14 @@ impl Progress {
     /// Notes a position in line, and returns how long to wait before asking again.
     fn rest(&mut self, now: Instant, place: u32) -> Duration {
         self.joined.get_or_insert((now, place));
-        // Rather too early: asking once more costs the line little, asking too late stops it for everyone after.
+        // Better too early than too late: one more request costs the line little, but a late one holds up every client after it.
         self.per_place.unwrap_or_default() * place.saturating_sub(NEAR) * 3 / 4
     }
 
-    /// Notes the grant. A client that did not ask before the lock was free was late, and held up the line itself.
+    /// Notes the grant. A client that did not ask before the lock was free was late, and has itself held up the line.
     ///
-    /// Estimates increase slowly: a line that waited for one late client looks slow to all, and if all believed it,
-    /// all would be late.
+    /// Estimates increase slowly: a line that waited for one late client looks slow to every client, and if each adopted that
+    /// estimate, all would be late.
     fn granted(&mut self, now: Instant, late: bool) {
         if let Some((joined, place)) = self.joined.take() {
             let seen = (now - joined) / (place - 1);
@@ -148,7 +148,7 @@ impl Contender {
         self.near = false;
         self.again = false;
         self.ask(Verb::Release, turn);
-        // Where there is a line, this does not take the lock from those who wait: it goes to the end of the line.
+        // Where there is a line, this request does not overtake the waiting clients: it goes to the end of the line.
         self.in_turn += 1;
         self.again = match self.pace {
             Pace::Try(_) => false,
@@ -178,8 +178,8 @@ impl Contender {
         }
     }
 
-    /// Adjusts to how crowded the line was on coming back. Additive increase and multiplicative decrease let clients with different
-    /// intervals converge.
+    /// Adjusts the time aside to how crowded the line was on coming back. Additive increase and multiplicative decrease let clients
+    /// with different intervals converge.
     fn meets(&mut self, place: u32) {
         self.aside = match place.saturating_sub(2) {
             0 => self.aside * 7 / 8,
@@ -192,7 +192,7 @@ impl Contender {
             Pace::Try(Duration::ZERO) if !self.finishing => self.ask(Verb::Acquire, turn),
             Pace::Try(rest) => self.rest(rest, turn),
             Pace::Line | Pace::Turns => {
-                unreachable!("LockServer refuses with place 0, which is no answer here")
+                unreachable!("LockServer refuses with position 0, which the codec rejects")
             }
         }
     }
@@ -247,10 +247,10 @@ impl Client for Contender {
                 Answer::Taken => self.refused(turn),
                 Answer::Released(1) => self.released(turn),
                 Answer::Released(count) => {
-                    let words = format!("the release of the one lock we had ended {count}");
+                    let words = format!("releasing the one lock held released {count}");
                     return Err(Wrong::Untrue(words));
                 }
-                Answer::Renewed(_) => unreachable!("a contender renews nothing"),
+                Answer::Renewed(_) => unreachable!("a contender never renews"),
             }
         }
         Ok(taken)

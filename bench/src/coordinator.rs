@@ -1,5 +1,5 @@
-//! A coordinator under test that launches processes. Everything it launched ends with it, and so does its keeper: nothing
-//! outlives a measurement, even one that failed.
+//! A coordinator under test that launches processes. Everything that it launched ends with it, and so does its keeper: nothing
+//! outlives a measurement, even a failed one.
 
 use crate::failure::Failure;
 use crate::interrupt::Stop;
@@ -69,17 +69,17 @@ impl Coordinator {
         connect(self.data())
     }
 
-    /// Sends one request, on a connection of its own.
+    /// Sends one request, on its own connection.
     pub(crate) fn ask(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         ask(&mut self.connect()?, path, body)
     }
 
-    /// Makes sure that the keeper runs.
+    /// Starts the keeper if it is not running.
     pub(crate) fn has_keeper(&self) -> Result<(), Failure> {
         self.ask("/v1/processes/keeper", Some(&json!({}))).map(drop)
     }
 
-    /// Launches `count` processes over several connections; each is answered when it runs, and the request is on disk.
+    /// Launches `count` processes over several connections. Each answer arrives once the process runs and the request is on disk.
     pub(crate) fn launch(
         &self,
         count: u32,
@@ -123,7 +123,7 @@ impl Coordinator {
             let mut all = Vec::new();
             for thread in threads {
                 let done = thread.join();
-                all.extend(done.map_err(|_| Failure::new("an asking thread panicked"))??);
+                all.extend(done.map_err(|_| Failure::new("a client thread panicked"))??);
             }
             Ok(all)
         })
@@ -136,7 +136,7 @@ impl Coordinator {
         ask(&mut stream, &path, None).ok()?.get("count")?.as_u64()
     }
 
-    /// Waits until that many records have this status.
+    /// Waits until `wanted` records have this status.
     pub(crate) fn await_count(
         &mut self,
         status: &str,
@@ -152,14 +152,14 @@ impl Coordinator {
             }
             self.peer.check()?;
             if now() > patience {
-                let words = format!("{counted:?} records are {status}, and {wanted} were to be");
+                let words = format!("expected {wanted} records to be {status}, found {counted:?}");
                 return Err(Failure::new(words));
             }
             rest(LOOK);
         }
     }
 
-    /// Kills the coordinator as a crash would. Its keeper and the launched processes run on.
+    /// Kills the coordinator as a crash would. Its keeper and the launched processes keep running.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         self.peer.kill()
     }
@@ -181,19 +181,19 @@ impl Coordinator {
         self.peer.resident()
     }
 
-    /// Returns the processor time that it has used so far, including ended threads, to a hundredth of a second.
+    /// Returns the processor time that the coordinator has used so far, including exited threads, to a hundredth of a second.
     pub(crate) fn cpu(&self) -> Duration {
         self.peer.cpu()
     }
 
-    /// Returns the processor time that its threads have used so far, with nanosecond precision.
+    /// Returns the processor time that the coordinator's live threads have used so far, in nanoseconds.
     pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
-        let cannot = || Failure::to("read what the coordinator took");
+        let cannot = || Failure::to("read the processor time of the coordinator");
         let tasks = fs::read_dir(format!("/proc/{}/task", self.peer.pid())).map_err(cannot())?;
         let mut all = Duration::ZERO;
         for task in tasks {
             let task = task.map_err(cannot())?.path();
-            // A thread may end meanwhile.
+            // A thread may have exited meanwhile.
             let taken = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
             let taken = taken.split_whitespace().next();
             let nanos = taken.and_then(|taken| taken.parse().ok()).unwrap_or(0);
@@ -202,7 +202,7 @@ impl Coordinator {
         Ok(all)
     }
 
-    /// Returns the PID of the keeper, if there is one.
+    /// Returns the PID of the keeper, if it runs.
     pub(crate) fn keeper(&self) -> Option<u32> {
         let lock = fs::read_to_string(self.peer.data().join("keeper.lock"));
         lock.ok()?.trim().parse().ok()
@@ -216,7 +216,7 @@ impl Drop for Coordinator {
         if let Some(keeper) = self.keeper() {
             end_keeper(keeper);
         }
-        // If the directory cannot be moved, it is removed now.
+        // A directory that cannot be moved is removed now.
         let data = self.peer.data();
         drop(fs::rename(
             data,
@@ -237,7 +237,7 @@ fn end_keeper(keeper: u32) {
             signal(*child, Signal::KILL);
         }
         if children.is_empty() {
-            // The keeper ends on this signal when it has no children, and removes its control group.
+            // On this signal, a keeper without children removes its control group and exits.
             signal(keeper, Signal::TERM);
         }
         rest(LOOK);
@@ -265,21 +265,23 @@ fn launched_of(record: &Value) -> Result<Launched, Failure> {
             id: id.to_owned(),
             pid,
         }),
-        _ => Err(Failure::new(format!("it was not launched: {record}"))),
+        _ => Err(Failure::new(format!(
+            "the process was not launched: {record}"
+        ))),
     }
 }
 
-/// Sends a signal to the process with this PID, if there is one.
+/// Sends a signal to the process with this PID, if it exists.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(pidfd) = pidfd {
-        // A process that has ended meanwhile needs no signal.
+        // A process that has exited meanwhile needs no signal.
         let _ = pidfd_send_signal(pidfd, signal);
     }
 }
 
-/// Whether a process runs: a zombie does not.
+/// Returns whether a process runs; a zombie does not.
 fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z")
 }

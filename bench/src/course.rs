@@ -29,7 +29,7 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// Measures these clients of a server once, for a multiple of the durations in the flags.
+    /// Measures these clients of a server once, for the durations in the flags times a factor.
     pub(crate) fn round<P, C: Client>(
         &self,
         (peer, greeting): (&Peer<P>, &[u8]),
@@ -61,6 +61,6 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     if (0.01..=3600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err(format!("{text} s is not within 0.01 to 3600"))
+        Err(format!("{text} s is not between 0.01 and 3600"))
     }
 }

@@ -1,4 +1,4 @@
-//! A client with its own locks: it acquires some, and releases them once it has them all.
+//! A client with its own locks: it acquires several, and releases them once it holds all of them.
 
 use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::load::{Client, Turn, Wrong};
@@ -56,7 +56,7 @@ impl Cycles {
         self.ask(Verb::Acquire, turn);
     }
 
-    /// Continues when all requests are answered.
+    /// Sends the next requests when all are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         if self.asked == Verb::Acquire {
             self.ask(Verb::Release, turn);
@@ -87,7 +87,8 @@ impl Client for Cycles {
             match (self.asked, answer) {
                 (Verb::Acquire, Answer::Granted) | (Verb::Release, Answer::Released(1)) => {}
                 (asked, answer) => {
-                    let words = format!("{asked:?} of a lock of our own came to {answer:?}");
+                    let words =
+                        format!("{asked:?} of the client's own lock was answered with {answer:?}");
                     return Err(Wrong::Untrue(words));
                 }
             }

@@ -1,5 +1,5 @@
-//! `sexton-bench dispatch`: how long it takes until a task whose attempt failed can go on, for each failure mode of Wip, and what
-//! tasks cost.
+//! `sexton-bench dispatch`: measures how long it takes until a task whose attempt failed can continue, for each failure mode of Wip,
+//! and what tasks cost.
 
 use crate::bed::{self, Bed, merge};
 use crate::coordinator::{Grounds, signal};
@@ -22,22 +22,23 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Threads of the only server: the number of tasks that run at a time.
+/// The number of threads of the only server, and so of tasks that run at a time.
 const THREADS: u32 = 16;
 
-/// The pause between two kills of a keeper, since one that keeps ending is not restarted forever, and between two panics of an actor.
+/// The pause between two kills of a keeper, since the coordinator stops restarting one that keeps ending, and between two panics of an
+/// actor.
 const APART: Duration = Duration::from_millis(2500);
 
-/// The most faults that need such a pause.
+/// The maximum number of faults that need this pause.
 const APART_MAX: u32 = 10;
 
 /// While the coordinator is down, one in this many of the running tasks dies.
 const DIES_EACH: usize = 10;
 
-/// Measure tasks: how long each failure mode of Wip lasts here, and what tasks cost.
+/// Measure tasks: the recovery time from each failure mode of Wip, and the cost of tasks.
 ///
-/// A recovery is timed from the clock that the failing process reads as its last act (or that the program causing the fault reads) to the
-/// arrival of the event that the thread is free and the task can go on, or has failed. Events are sent when they are on disk.
+/// A recovery is timed from the clock that the failing process (or the program that causes the fault) reads as its last act, to the
+/// arrival of the event that the thread is free and the task can continue or has failed. Events are sent once they are on disk.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +46,7 @@ Examples:
   sexton-bench dispatch --runs 200 --rounds 0    recovery times alone
   sexton-bench dispatch --dir /var/tmp --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Dispatch {
     /// Number of faults of each kind
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]
@@ -59,7 +60,7 @@ pub(crate) struct Dispatch {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
 
-    /// Number of tasks that are run to their end
+    /// Number of tasks that are run to completion
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     tasks: u32,
 
@@ -125,7 +126,7 @@ impl Dispatch {
     fn recover(&self, mode: &Mode, grounds: Grounds<'_>, stop: &Stop) -> Result<Vec<f64>, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), THREADS)?;
-        // The first launch, and the start of the keeper, are not part of a recovery.
+        // The first launch also starts the keeper, which is not part of a recovery.
         bed.measure(&bed.of(CommandEnd::Ends, &json!({}))?, stop)?;
         let times = |most| 0..self.runs.min(most);
         let each = |bed: &mut Bed, most, body: Value| -> Result<Vec<f64>, Failure> {
@@ -178,7 +179,7 @@ impl Dispatch {
         }
     }
 
-    /// Kills a coordinator while tasks run. Measures from its restart until all tasks have the right status, in milliseconds.
+    /// Kills a coordinator while tasks run. Returns the time from its restart until all tasks have the right status, in milliseconds.
     fn coordinator_killed(&self, grounds: Grounds<'_>, stop: &Stop) -> Result<f64, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), self.running)?;

@@ -1,4 +1,4 @@
-//! `sexton-bench embed`: locks of a node inside the measuring program, without sockets and without files.
+//! `sexton-bench embed`: measures a node embedded in this program, without sockets and without files.
 
 use crate::course::parse_seconds;
 use crate::embed_jobs;
@@ -26,18 +26,18 @@ const FUTURES: u32 = 256;
 ///
 /// A node without files and listeners is called from one thread. A cycle acquires a lock and releases it. A batch has 256 acquires and
 /// their releases in one call. Futures are 256 tasks of a current-thread runtime, each of which awaits its own calls. One call at a time
-/// awaits an acquire and then a release, and times the acquire. A waiter is a task that awaits a lock held by another: measured is the
-/// time from the other's release until the waiter has it.
+/// awaits an acquire and then a release, and times the acquire. A waiter is a task that awaits a lock held by another task: the time
+/// measured is from the release until the waiter has the lock.
 ///
 /// A cycle of jobs puts 256 and claims them in one call, and ends them in another: in a single queue, and in one of 100,000 queues of
-/// 1,000 tenants, of which ten have something to claim. Finding one of those at random is measured in calls of 256.
+/// 1,000 tenants, of which ten have jobs to claim. Finding a random one of those is measured in calls of 256.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench embed
   taskset -c 0 sexton-bench embed --rounds 9      everything on one core
   sexton-bench embed --seconds 5 --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Embed {
     /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -169,7 +169,7 @@ impl Embed {
         Ok(as_float(cycles) / (now() - began).as_secs_f64())
     }
 
-    /// Measures from a release until the waiter has the lock.
+    /// Measures the time from a release until the waiter has the lock.
     fn told(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<Latencies, Failure> {
         let end = now() + self.seconds;
         let names = |owner| Entry::new("passed-on", owner).expect("short names");
@@ -204,7 +204,7 @@ impl Embed {
     }
 }
 
-/// Releases a lock that someone waits for, and returns how long it took until the waiter had it.
+/// Releases a lock that has a waiter, and returns how long it took until the waiter had it.
 async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, LockError> {
     let held = locks.acquire(from, Terms::default()).await?;
     let waiting = Terms {
@@ -231,7 +231,9 @@ async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, Lo
 }
 
 fn wrong(what: impl std::fmt::Debug) -> Failure {
-    Failure::new(format!("a lock of our own came to {what:?}"))
+    Failure::new(format!(
+        "a request for our own lock was answered with {what:?}"
+    ))
 }
 
 async fn cycle(locks: &Locks, entry: &Entry) -> Result<(), LockError> {
@@ -244,7 +246,7 @@ fn entry(number: u32) -> Entry {
     Entry::new(&name, &name).expect("16 bytes are within 255")
 }
 
-/// Returns acquires, and their releases.
+/// Returns the requests that acquire these locks, and those that release them.
 fn batch() -> Vec<Item<LockMachine>> {
     let acquires = (0..BATCH).map(|number| {
         let Entry { key, index, owner } = entry(number);

@@ -1,5 +1,5 @@
-//! Jobs of a node inside the program: cycles in batches, in a single queue and among a hundred thousand, and how fast a
-//! ready one of so many queues is found.
+//! Jobs of an embedded node: cycles in batches, in a single queue and among a hundred thousand, and how fast a ready queue is
+//! found among that many.
 
 use crate::failure::Failure;
 use crate::figures::{Spread, as_float, grouped};
@@ -16,11 +16,11 @@ use std::time::Duration;
 /// The number of jobs in a batch.
 const BATCH: usize = 256;
 
-/// Tenants, and job types of each: the product is the number of queues.
+/// The number of tenants, and of job types of each: the product is the number of queues.
 const TENANTS: u32 = 1000;
 const TYPES: u32 = 100;
 
-/// How many of the queues have something to claim.
+/// The number of queues that have a job to claim.
 const READY: u32 = 10;
 
 /// A delay longer than any measurement.
@@ -36,7 +36,7 @@ pub(crate) struct Rates {
     pub(crate) named: f64,
 }
 
-/// Measures all rates, each for `span`, on nodes of their own.
+/// Measures each rate for `span`, on its own node.
 pub(crate) fn measure(span: Duration, stop: &Stop) -> Result<Rates, Failure> {
     let node = Node::open(Config::in_memory())?;
     let alone = cycles(&node.handle().queues(), span, stop)?;
@@ -72,9 +72,9 @@ pub(crate) fn lines(rounds: &[Rates]) -> String {
         "cycles",
     ) + &format!(
         "{:<25} {:>11.2} times      ({:.2}-{:.2})\n",
-        "so many times as slow", slower.median, slower.min, slower.max
+        "slowdown", slower.median, slower.min, slower.max
     ) + &line(
-        "a ready one of them",
+        "finding a ready queue",
         spread(rounds, |rates| rates.named),
         "named",
     )
@@ -164,7 +164,7 @@ fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> 
         let ended = ask(queues, ends.collect())?;
         let done = ended.iter().filter(|answer| **answer == Reply::Done);
         if done.count() != BATCH {
-            return Err(Failure::new("a job of our own was lost"));
+            return Err(Failure::new("a job was lost"));
         }
         cycles += BATCH as u64;
     }

@@ -1,4 +1,4 @@
-//! How long it takes from the last act of a process until its end is on record: the processes, and the event listener.
+//! Measures the time from the last act of a process until its end is on record: the processes, and the event listener.
 
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The pause between two successive ends: long enough for each to be on record before the next.
 const APART: Duration = Duration::from_millis(4);
 
-/// The longest that all ends together may take.
+/// The maximum time that all ends together may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The size of what a process writes: its id, and its clock in nanoseconds, or 0 when it is ready to end.
@@ -29,18 +29,18 @@ const FRAME: usize = 24;
 /// A process that ends on request, and writes its clock as its last act. Started by `processes`.
 #[derive(Args)]
 pub(crate) struct Ending {
-    /// A pipe from which it reads one byte before it ends
+    /// A pipe from which the process reads one byte before it ends
     go: PathBuf,
-    /// A pipe to which it writes
+    /// A pipe to which the process writes
     last: PathBuf,
 }
 
 impl Ending {
-    /// Waits for the request, and returns so that the process ends.
+    /// Waits for the request to end, and returns so that the process ends.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let own = std::env::var_os("SEXTON_PROCESS_ID").unwrap_or_default();
         let id = parse(&own.to_string_lossy())
-            .ok_or_else(|| Failure::new("no coordinator launched this"))?;
+            .ok_or_else(|| Failure::new("this process was not launched by a coordinator"))?;
         self.live(id).map_err(Failure::to("end"))
     }
 
@@ -60,7 +60,7 @@ fn parse(id: &str) -> Option<u128> {
     u128::from_str_radix(&id.replace('-', ""), 16).ok()
 }
 
-/// The pipes to the processes, and the events of a coordinator.
+/// The pipes to the processes, and a subscription to a coordinator's events.
 pub(crate) struct Ends<'a> {
     coordinator: &'a Coordinator,
     go: Fifo,
@@ -70,7 +70,7 @@ pub(crate) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Listens for processes that end from now on.
+    /// Creates the pipes, and subscribes to the ends of processes from now on.
     pub(crate) fn of(coordinator: &'a Coordinator, folder: &Path) -> Result<Self, Failure> {
         let go = Fifo::create(&folder.join("go"))?;
         let last = Fifo::create(&folder.join("last"))?;
@@ -87,8 +87,8 @@ impl<'a> Ends<'a> {
         })
     }
 
-    /// Launches `count` processes, and lets them end, all at once or one after another. Measures from the clock that each reads as its
-    /// last act to the arrival of the event, which is sent once its end is on disk.
+    /// Launches `count` processes, and lets them end, all at once or one after another. Measures the time from the clock that each reads
+    /// as its last act to the arrival of the event, which is sent once the end is on disk.
     pub(crate) fn measure(
         &mut self,
         count: u32,
@@ -124,7 +124,8 @@ impl<'a> Ends<'a> {
             let Happening { what, at } = heard.map_err(|_| missing())??;
             let id = what.get("process").and_then(Value::as_str);
             let id = id.and_then(parse);
-            let id = id.ok_or_else(|| Failure::new(format!("an event is {what}")))?;
+            let id =
+                id.ok_or_else(|| Failure::new(format!("an event has no process id: {what}")))?;
             if let Some(clock) = began.remove(&id) {
                 latencies.note(Duration::from_nanos(at.saturating_sub(clock)));
             }

@@ -10,16 +10,16 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// The size of what is written: the number of the task, its PID, and the clock in nanoseconds.
+/// The size of what is written: the task's number, the command's PID, and the clock in nanoseconds.
 const FRAME: usize = 24;
 
 /// The command of a task. Started by `dispatch`.
 #[derive(Args)]
 pub(crate) struct Failing {
-    /// How it ends
+    /// How the command ends
     #[arg(value_enum)]
     how: CommandEnd,
-    /// A pipe to which it writes
+    /// A pipe to which the command writes
     last: PathBuf,
 }
 
@@ -30,11 +30,11 @@ pub(crate) enum CommandEnd {
     Ends,
     /// By SIGKILL.
     Dies,
-    /// By SIGKILL, after it has saved something.
+    /// By SIGKILL, after it has saved data.
     Saves,
     /// Never.
     Loops,
-    /// It writes when it starts, and waits until it is killed.
+    /// Writes when it starts, and waits until it is killed.
     Waits,
 }
 
@@ -54,8 +54,11 @@ impl Failing {
     fn live(&self) -> io::Result<()> {
         let variable = |name| {
             let value = std::env::var_os(name).and_then(|it| it.into_string().ok());
-            value
-                .ok_or_else(|| io::Error::other(format!("no {name}: no coordinator launched this")))
+            value.ok_or_else(|| {
+                io::Error::other(format!(
+                    "{name} is not set: this process was not launched by a coordinator"
+                ))
+            })
         };
         let task: u64 = variable("SEXTON_TASK_ID")?
             .parse()

@@ -1,4 +1,4 @@
-//! Why a measurement ended early. Printed by `main`, with exit status 1.
+//! The reason why a measurement ended early. `main` prints it, and exits with status 1.
 
 use sexton::node::NodeError;
 use sexton::spine::shared::Halt;

@@ -1,4 +1,4 @@
-//! Fairness between tenants: ten jobs of one beside very many of another, as the claims of a run show it.
+//! Fairness between tenants: ten jobs of one tenant beside very many of another, as shown by the order of claims.
 
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
@@ -12,16 +12,16 @@ use std::time::Duration;
 pub(crate) const BIG: &str = "big:bench";
 pub(crate) const SMALL: &str = "small:bench";
 
-/// The number of jobs of the latter.
+/// The number of jobs in the small queue.
 pub(crate) const FEW: u32 = 10;
 
-/// The number of claims before those jobs are added: until then the other tenant was the only one.
+/// The number of claims before those jobs are added; until then the other tenant is alone.
 const BEFORE: u32 = 100;
 
-/// The longest wait for a claim.
+/// The maximum time to wait for a claim.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The claims and additions of a coordinator, from now on.
+/// A subscription to the claims and additions of a coordinator, from now on.
 pub(crate) struct Claims(Receiver<Result<Happening, Failure>>);
 
 impl Claims {
@@ -29,14 +29,14 @@ impl Claims {
         listen(coordinator, "actor=queue&kind=added,claimed").map(Self)
     }
 
-    /// Returns kind and queue of the next event.
+    /// Returns the kind and queue of the next event.
     fn next(&self) -> Result<(String, String), Failure> {
         let heard = self.0.recv_timeout(PATIENCE);
-        let Happening { what, .. } = heard.map_err(|_| Failure::new("no job is claimed"))??;
+        let Happening { what, .. } = heard.map_err(|_| Failure::new("no job was claimed"))??;
         let word = |name: &str| what.get(name).and_then(Value::as_str).map(str::to_owned);
         match (word("kind"), word("queue")) {
             (Some(kind), Some(queue)) => Ok((kind, queue)),
-            _ => Err(Failure::new("an event is missing: they come too fast")),
+            _ => Err(Failure::new("events were missed: they arrived too fast")),
         }
     }
 
@@ -50,8 +50,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Returns the largest number of claims up to that of the k-th of the few jobs, divided by k. A claim is made when a
-    /// slot of the run has become free, so it is a number of ends of slots, too.
+    /// Returns the maximum, over k, of the number of claims up to that of the k-th job in the small queue, divided by k. A claim is
+    /// made when a slot of the run has become free, so this also counts freed slots.
     pub(crate) fn largest_wait(&self) -> Result<f64, Failure> {
         let (mut is_there, mut place, mut found, mut largest) = (false, 0, 0, 0.0_f64);
         while found < FEW {

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The number of syncs measured.
 const TRIES: u64 = 200;
 
-/// The number of bytes written before each sync, like a small record: into existing blocks.
+/// The number of bytes written before each sync, into existing blocks: about a small record.
 const BYTES: usize = 512;
 
 /// Returns the median time of an fdatasync after a small write to a file below `root`, in microseconds.
@@ -32,10 +32,10 @@ pub(crate) fn median_us(root: &Path) -> Result<f64, Failure> {
     Ok(taken.quantile_us(0.5))
 }
 
-/// Returns the same as a remark.
+/// Returns the median as a remark for the output.
 pub(crate) fn remark(root: &Path) -> Result<String, Failure> {
     let median = median_us(root)?;
     Ok(format!(
-        "a bare fdatasync takes {median:.0} us here, at the median of {TRIES}"
+        "a bare fdatasync takes {median:.0} us here (median of {TRIES})"
     ))
 }

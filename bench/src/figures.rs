@@ -1,4 +1,4 @@
-//! From measurements to figures: quantiles of one round, medians of several, a table as text, and JSON.
+//! Turns measurements into figures: quantiles of one round, medians of several, a table as text, and JSON.
 
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Steps per doubling: a quantile is accurate to about three per cent.
 const STEPS: u64 = 16;
 
-/// A histogram of durations, as counts of nanoseconds in steps that grow with them.
+/// A histogram of durations in nanoseconds, with steps that grow with the duration.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     counts: Vec<u64>,
@@ -26,7 +26,7 @@ impl Latencies {
         }
     }
 
-    /// Returns the latency in microseconds that this share of all does not exceed; zero if nothing was recorded.
+    /// Returns the latency in microseconds that this share of the durations does not exceed; zero if nothing was recorded.
     pub(crate) fn quantile_us(&self, share: f64) -> f64 {
         let all: u64 = self.counts.iter().sum();
         let wanted = as_float(all) * share;
@@ -50,7 +50,7 @@ fn step_of(number: u64) -> usize {
     usize::try_from(step).expect("at most 64 times 16 steps")
 }
 
-/// Returns the least number of a step.
+/// Returns the smallest number in a step.
 fn start_of(step: u64) -> u64 {
     match step / STEPS {
         0 => step,
@@ -61,7 +61,7 @@ fn start_of(step: u64) -> u64 {
 /// Converts a count to a float. Counts of a measurement are far below 2^52, up to which this is exact.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "a figure with sixteen digits is exact enough"
+    reason = "sixteen digits are precise enough for a figure"
 )]
 pub(crate) fn as_float(count: u64) -> f64 {
     count as f64
@@ -108,14 +108,14 @@ impl Spread {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Standing {
     pub(crate) name: String,
-    /// Whether the contestant is another program than sexton.
+    /// Whether the contestant is a program other than sexton.
     pub(crate) peer: bool,
     /// Cycles, or grants, per second.
     pub(crate) per_second: Spread,
     /// The median over the rounds of the median latency of a cycle, or of waiting for a grant.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
-    /// Grants of the busiest client for each of the idlest, in the worst round; `None` if one got nothing.
+    /// The ratio of the busiest client's grants to the idlest one's, in the worst round; `None` if a client got none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) busiest: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

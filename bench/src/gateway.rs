@@ -1,27 +1,27 @@
 //! The requests of a lock client in JSON over HTTP, to sexton's `/v1` and to etcd's gateway, and the answers. Sans-I/O.
 //!
-//! etcd keeps a lock for as long as a lease, so each client has one of its own, granted before anything is measured
-//! and identified by the number that its owner's name begins with.
+//! etcd keeps a lock for as long as its lease lasts, so each client has its own lease, granted before anything is measured
+//! and identified by the number at the start of its owner's name.
 
 use crate::codec::{Answer, Name, Unexpected, Verb};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-/// The server, and the way in which it keeps a lock.
+/// The server, and how a lock is kept in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gateway {
     /// sexton's `/v1/locks`.
     Sexton,
     /// etcd's lock service: it keeps a line, and an unlock deletes a position in it.
     EtcdLock,
-    /// etcd without a line: a key is put if it does not exist, and deleted.
+    /// etcd without a line: a key is put if it does not exist, and later deleted.
     EtcdTxn,
 }
 
 /// The time to live of an etcd lease, in seconds: longer than any measurement.
 pub(crate) const LEASE_SECONDS: u32 = 3600;
 
-/// Appends a request to `output`: a GET if there is no body.
+/// Appends a request to `output`: a GET without a body, a POST with one.
 pub(crate) fn put_request(path: &str, body: Option<&Value>, output: &mut Vec<u8>) {
     let request = match body {
         None => format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
@@ -86,7 +86,7 @@ impl Gateway {
                 ("/v3/kv/txn", body)
             }
             (_, Verb::Release) => ("/v3/kv/deleterange", json!({"key": coded(key)})),
-            (_, asked) => unreachable!("no measurement of etcd asks {asked:?}"),
+            (_, asked) => unreachable!("no measurement of etcd sends {asked:?}"),
         }
     }
 
@@ -157,11 +157,11 @@ fn ask_sexton(asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
             let path = format!("/v1/locks/place?key={key}&owner={owner}");
             put_request(&path, None, output);
         }
-        Verb::Hold | Verb::Renew => unreachable!("no measurement over HTTP asks {asked:?}"),
+        Verb::Hold | Verb::Renew => unreachable!("no measurement over HTTP sends {asked:?}"),
     }
 }
 
-/// Returns the lease of an owner: the number that its name begins with, from one.
+/// Returns the lease of an owner: the number at the start of its name, plus one.
 pub(crate) fn lease(owner: &Name) -> u64 {
     let digits = owner
         .get(..8)
@@ -183,7 +183,7 @@ mod tests {
         let len = body.len();
         let input = format!("HTTP/1.1 {status} x\r\ncontent-length: {len}\r\n\r\n{body}HTTP/1.1");
         let heard = gateway.receive(asked, input.as_bytes()).ok()?;
-        let (answer, taken) = heard.expect("it is whole");
+        let (answer, taken) = heard.expect("the response is complete");
         assert_eq!(taken, input.len() - "HTTP/1.1".len());
         Some(answer)
     }

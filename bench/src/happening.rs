@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// The longest wait for events.
+/// The maximum time to wait for events.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An event.
@@ -22,7 +22,7 @@ pub(crate) struct Happening {
     pub(crate) at: u64,
 }
 
-/// Returns the nanoseconds of the clock that all processes of a machine share.
+/// Reads the clock that all processes of a machine share, in nanoseconds.
 pub(crate) fn clock() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -38,29 +38,29 @@ pub(crate) fn listen(
     let mut stream = coordinator.connect()?;
     let request = format!("GET /v1/events?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let asked = stream.write_all(request.as_bytes());
-    asked.map_err(Failure::to("ask for events"))?;
+    asked.map_err(Failure::to("request events"))?;
     let (begun, begins) = channel();
     std::thread::Builder::new()
         .name("sexton-bench-events".to_owned())
         .spawn(move || receive(stream, &begun, &heard))
         .map_err(Failure::to("start"))?;
     let begins = begins.recv_timeout(PATIENCE);
-    begins.map_err(|_| Failure::new("no events come"))?;
+    begins.map_err(|_| Failure::new("no events arrived"))?;
     Ok(events)
 }
 
-/// Records when each event arrives. Ends with the connection, or when the receiver is gone.
+/// Records when each event arrives. Ends when the connection closes or the receiver is dropped.
 fn receive(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happening, Failure>>) {
     let mut input = Vec::new();
     let mut has_begun = false;
     loop {
         if let Err(error) = read_more(&mut stream, &mut input) {
-            drop(heard.send(Err(Failure::to("hear of events")(error))));
+            drop(heard.send(Err(Failure::to("receive events")(error))));
             return;
         }
         let at = clock();
         if !has_begun {
-            // The response's head has arrived, so every event from now on is received.
+            // The head of the response has arrived, so no event is missed from now on.
             has_begun = true;
             let _ = begun.send(());
         }

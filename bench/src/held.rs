@@ -1,5 +1,5 @@
-//! Clients of a table of locks that stay held: they take them all, renew random ones, or use their own
-//! locks at a fixed pace meanwhile; and clients that release and take some of them again.
+//! Clients of a table of held locks. They take all locks, renew random ones, use their own locks at a fixed pace
+//! meanwhile, or release and take random ones again.
 
 use crate::chance::Chance;
 use crate::codec::{Answer, Name, Protocol, Verb, name};
@@ -13,16 +13,18 @@ use std::time::{Duration, Instant};
 /// The number of locks that a taker requests in one write.
 const DEPTH: u32 = 64;
 
-/// Returns the key and the owner of a held lock. Each has an owner of its own.
+/// Returns the key and the owner of a held lock. Each lock has its own owner.
 fn held_by(lock: u32) -> (Name, Name) {
     (name(1, lock), name(2, lock))
 }
 
 fn untrue(asked: Verb, answer: Answer) -> Wrong {
-    Wrong::Untrue(format!("{asked:?} of a lock of our own came to {answer:?}"))
+    Wrong::Untrue(format!(
+        "{asked:?} of the client's own lock was answered with {answer:?}"
+    ))
 }
 
-/// Takes a range of locks, many in one write, and ends when it has them all.
+/// Takes a range of locks, many in one write, and ends when it holds all of them.
 pub(crate) struct Taker {
     protocol: Rc<Protocol>,
     left: Range<u32>,
@@ -147,8 +149,8 @@ impl Client for Toucher {
     }
 }
 
-/// Acquires or releases random locks of a share of its own, many in one write: free locks are acquired, held ones
-/// released. Continues until all clients together have done enough.
+/// Acquires or releases random locks of its own share, many in one write: free locks are acquired, held ones
+/// released. Continues until all clients together have made the requested number of changes.
 pub(crate) struct Churner {
     protocol: Rc<Protocol>,
     first: u32,
@@ -177,13 +179,13 @@ impl Churner {
 
 impl Client for Churner {
     fn wake(&mut self, turn: &mut Turn<'_>) {
-        let share = u32::try_from(self.held.len()).expect("it was made of a range of them");
+        let share = u32::try_from(self.held.len()).expect("the share was made from a range of u32");
         for _ in 0..self.left.get().min(DEPTH.into()) {
             let lock = self.chance.below(share);
             let held = self
                 .held
                 .get_mut(lock as usize)
-                .expect("it is one of the share");
+                .expect("the index is within the share");
             let asked = if *held { Verb::Release } else { Verb::Hold };
             *held = !*held;
             let (key, owner) = held_by(self.first + lock);
@@ -227,17 +229,17 @@ impl Client for Churner {
     }
 }
 
-/// Acquires and releases a lock of its own at a fixed interval. A cycle that could not begin when it was
-/// due, because the previous one was unanswered, counts from when it was due, so that the longest waits are not left out.
+/// Acquires and releases its own lock at a fixed interval. A cycle that could not begin when it was due, because
+/// the previous one was unanswered, counts from when it was due, so that the longest waits are not left out.
 pub(crate) struct Paced {
     protocol: Rc<Protocol>,
     connection: u32,
     period: Duration,
     /// When the next cycle is due.
     due: Instant,
-    /// The cycle under way: the request, and since when it counts.
+    /// The current cycle: the request, and the time from which it counts.
     open: Option<(Verb, Instant)>,
-    /// Whether the next cycle is due already, and waits for this one.
+    /// Whether the next cycle is already due and waits for this one.
     owed: bool,
     cycles: u32,
     finishing: bool,
@@ -287,7 +289,7 @@ impl Client for Paced {
         } else if self.open.is_some() {
             self.owed = true;
         } else {
-            // Counted from now: the inaccuracy of sleeping is not the server's delay.
+            // Counted from now, since a late wake-up is not the server's delay.
             self.begin(turn.now, turn);
         }
     }
@@ -407,7 +409,7 @@ mod tests {
         let (_, next) = turn(&mut latencies, begin, |turn| paced.wake(turn));
         assert_eq!(next, Some(at(4)));
         let (said, _) = turn(&mut latencies, at(4), |turn| paced.wake(turn));
-        assert!(said.is_empty(), "the first cycle is under way");
+        assert!(said.is_empty(), "the first cycle is in progress");
         for (ms, answer) in [(50, [0, 1]), (100, [0, 1])] {
             turn(&mut latencies, at(ms), |turn| {
                 paced.receive(&answer, turn).unwrap();

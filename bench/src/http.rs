@@ -20,10 +20,10 @@ use std::time::Duration;
 
 /// Measure locks over HTTP, compared with etcd's JSON gateway in the same run.
 ///
-/// Each connection is persistent, and acquires a lock of its own and releases it, one request after another. Both servers have everything
-/// on disk before they answer. etcd is measured in two ways: its lock service (lock and unlock under a lease), which keeps a line as
-/// sexton does; and a transaction that puts a key if it does not exist, and a delete, which keeps none. Leases are granted beforehand,
-/// one for each connection. The ratio is to the faster of the two.
+/// Each connection is persistent, and acquires and releases its own lock, one request after another. Both servers have everything on disk
+/// before they answer. etcd is measured in two ways: with its lock service (lock and unlock under a lease), which keeps a line as sexton
+/// does; and with a transaction that puts a key if it does not exist, and a delete, which keeps no line. Leases are granted beforehand, one
+/// for each connection. The ratio is to the faster of the two.
 ///
 /// Then a waiter is measured: one connection holds a lock, another waits for it, and the time is from sending the release to the waiter's
 /// answer.
@@ -35,7 +35,7 @@ use std::time::Duration;
   sexton-bench http --connections 200 --rounds 9 --seconds 2
   sexton-bench http --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Http {
     /// Number of connections
     #[arg(long, value_name = "C", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -45,10 +45,10 @@ pub(crate) struct Http {
     course: Course,
 }
 
-/// A server; etcd's can be used in two ways.
+/// A server under test; etcd is used in two ways.
 type Server = Peer<()>;
 
-/// The contestants, by name; etcd's two are ways to use one server.
+/// The contestants by name; the two for etcd are two ways to use one server.
 const CONTESTANTS: [(&str, Gateway); 3] = [
     ("sexton", Gateway::Sexton),
     ("etcd, lock", Gateway::EtcdLock),
@@ -126,7 +126,7 @@ impl Http {
         self.course.round(server, clients, 1, stop)
     }
 
-    /// Measures how long a release takes to reach the waiter, in each contestant that keeps a line.
+    /// Measures how long it takes from a release until the waiter has the lock, in each contestant that keeps a line.
     fn waits(
         &self,
         (sexton, etcd): (&Server, Option<&Server>),
@@ -152,7 +152,7 @@ impl Http {
         Ok(told)
     }
 
-    /// Measures two clients that take a lock from each other.
+    /// Measures two clients that pass a lock to each other.
     fn waiting(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Latencies, Failure> {
         let mut latencies = Latencies::default();
         let key = name(u32::MAX, 0);
@@ -164,7 +164,7 @@ impl Http {
         while now() < end {
             stop.check()?;
             waiter.ask(Verb::Acquire)?;
-            // Before the waiter is in line, the release would be too early.
+            // A release before the waiter is in line would be too early.
             loop {
                 watcher.ask(Verb::Place)?;
                 if let Answer::InLine(2) = watcher.receive()? {
@@ -225,7 +225,7 @@ impl SingleClient {
     }
 }
 
-/// Lets etcd grant the leases under which its clients keep their locks.
+/// Has etcd grant the leases under which its clients keep their locks.
 fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
     let grant = || -> io::Result<()> {
         let mut stream = connect(etcd)?;

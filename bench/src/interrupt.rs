@@ -1,4 +1,4 @@
-//! Ctrl-C during a measurement: the measurement notices it, stops its servers, removes its directories, and ends.
+//! Handles Ctrl-C during a measurement, which then stops its servers, removes its directories, and ends.
 
 use crate::failure::Failure;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ impl Stop {
     /// Returns an error if the measurement should end.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) {
-            Err(Failure::new("interrupted before the end"))
+            Err(Failure::new("interrupted"))
         } else {
             Ok(())
         }
     }
 }
 
-/// Runs a measurement on a thread of its own, while this one listens for signals.
+/// Runs a measurement on its own thread, while this one listens for signals.
 pub(crate) fn watched(
     measure: impl FnOnce(&Stop) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
@@ -46,7 +46,7 @@ pub(crate) fn watched(
                 _ = terminate.recv() => stop.0.store(true, Ordering::Relaxed),
             }
         };
-        // The result arrived, or the thread panicked, which the second line reports.
+        // Either the result has arrived, or the thread has panicked, which the second line reports.
         drop(thread.join());
         result.unwrap_or_else(|_| Err(Failure::new("the measurement panicked")))
     })

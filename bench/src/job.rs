@@ -1,7 +1,7 @@
-//! The requests of a queue client to each server, the answers, and what it does: it puts jobs, takes them and ends them.
+//! The requests of a queue client to each server, the answers, and the client: it puts jobs, takes them and ends them.
 //!
-//! Redis' lists are used as for a queue that loses nothing: a job is moved to a list of its taker's, and
-//! removed there when it is done.
+//! Redis' lists are used as a reliable queue: a job is moved to its consumer's own list, and removed from there
+//! when it is done.
 
 use crate::load::{Client, Turn, Wrong};
 use std::cell::Cell;
@@ -32,9 +32,9 @@ enum Request {
 enum Answer {
     /// The job was put.
     Put,
-    /// A job, by its number; Redis gives none.
+    /// A job was taken: its number, which Redis does not provide.
     Taken(u64),
-    /// The job is gone.
+    /// The job was removed.
     Ended,
 }
 
@@ -136,7 +136,7 @@ fn own_list(client: u32) -> String {
     format!("taken:{client:04}")
 }
 
-/// What a client of jobs does.
+/// What a job client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Puts a number of jobs in one write, takes as many, and ends them.
@@ -185,7 +185,7 @@ impl Jobs {
         }
     }
 
-    /// Sends the next request, as many times as this client sends requests at once.
+    /// Sends the next request as often as this client's depth.
     fn ask(&mut self, asked: Request, turn: &mut Turn<'_>) {
         self.asked = asked;
         self.open = self.depth;
@@ -323,10 +323,10 @@ impl Client for Filler {
     }
 }
 
-/// When the job that is being waited for was put; `None` if there is none on its way.
+/// When the job that the clients wait for was put; `None` if none is in flight.
 pub(crate) type InFlight = Rc<Cell<Option<Instant>>>;
 
-/// Clients of an empty queue: one puts a job now and then, the others wait for it.
+/// A client of an empty queue: the first puts a job now and then, the others wait for it.
 pub(crate) struct Waker {
     speech: JobProtocol,
     client: u32,
@@ -337,14 +337,14 @@ pub(crate) struct Waker {
     finished: bool,
 }
 
-/// The pause between two jobs: long enough that everyone waits again.
+/// The pause between two jobs: long enough that all consumers wait again.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 
-/// The body of the jobs that are waited for.
+/// The body of the jobs that the consumers wait for.
 const WAITED_FOR: &[u8] = b"0123456789abcdef";
 
 impl Waker {
-    /// Creates a client. The first puts, the others wait.
+    /// Creates a client. The first client puts jobs, the others wait.
     pub(crate) fn new(speech: JobProtocol, client: u32, on_its_way: InFlight) -> Self {
         Self {
             speech,
@@ -399,7 +399,7 @@ impl Client for Waker {
         Ok(taken)
     }
 
-    /// Clients that wait end with their connections.
+    /// Waiting clients end when their connections close.
     fn finish(&mut self, _: &mut Turn<'_>) {
         self.finished = true;
     }
@@ -421,17 +421,17 @@ mod tests {
     fn answers_are_heard_whole_or_not_at_all() {
         let hear = |asked, input: &[u8]| JobProtocol::Beanstalk.receive(asked, input);
         assert_eq!(
-            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("it goes on"),
+            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("the answer is incomplete"),
             None
         );
         assert_eq!(
-            hear(Request::Take, b"RESERVED 7 3\r\nabc\r\nx").expect("it is one"),
+            hear(Request::Take, b"RESERVED 7 3\r\nabc\r\nx").expect("the answer is valid"),
             Some((Answer::Taken(7), 19))
         );
         hear(Request::Put, b"DRAINING\r\n").unwrap_err();
         let hear = |asked, input: &[u8]| JobProtocol::Lists.receive(asked, input);
         assert_eq!(
-            hear(Request::Take, b"$3\r\nabc\r\n").expect("it is one"),
+            hear(Request::Take, b"$3\r\nabc\r\n").expect("the answer is valid"),
             Some((Answer::Taken(0), 9))
         );
         hear(Request::Take, b"$-1\r\n").unwrap_err();

@@ -1,5 +1,5 @@
-//! A table of figures with a limit each, as printed by `processes`. A figure is a median of rounds; one beyond its limit is
-//! marked.
+//! A table of figures, each with a limit, as printed by `processes`. A figure is the median of the rounds; a figure beyond its
+//! limit is marked.
 
 use crate::failure::Failure;
 use crate::figures::{Spread, grouped};
@@ -98,7 +98,7 @@ impl Limits {
         })
     }
 
-    /// Whether the first server's median is within the limit; `None` if there is no limit or no figure.
+    /// Returns whether the first server's median is within the limit; `None` if there is no limit or no figure.
     fn holds(&self, row: &Row) -> Option<bool> {
         let (_, own) = self.spreads(row).next()?;
         Some(row.limit?.holds(own?.median))

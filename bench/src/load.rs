@@ -1,7 +1,7 @@
 //! Drives many connections from one thread: readiness from epoll, plain reads and writes, timed wake-ups.
 //!
-//! All servers of a measurement are driven by this same code; only the requests differ. It shares the machine
-//! with the server, so it does as little as it can, and reports how much processor time it used.
+//! This code drives all servers of a measurement; only the requests differ. It shares the machine with the
+//! server, so it does as little as it can, and reports how much processor time it used.
 
 use crate::codec::Unexpected;
 use crate::failure::Failure;
@@ -19,27 +19,27 @@ use std::time::{Duration, Instant};
 /// The number of events taken at a time.
 const EVENTS_MAX: usize = 512;
 
-/// The longest wait for events, after which Ctrl-C is checked for.
+/// The maximum time to wait for events before checking for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A server that sends nothing for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The behaviour of one connection. All times are passed to it.
+/// The behaviour of one connection. It never reads the clock: times are passed in.
 pub(crate) trait Client {
-    /// Called at the start, and at the time for which it asked to be woken.
+    /// Acts at the start, and at the time for which the client asked to be woken.
     fn wake(&mut self, turn: &mut Turn<'_>);
-    /// Takes answers off the front of `input`, and returns the number of bytes taken.
+    /// Consumes answers from the front of `input`, and returns the number of bytes consumed.
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
     /// Asks the client to end soon: it releases what it has, and begins nothing new.
     fn finish(&mut self, turn: &mut Turn<'_>);
-    /// Whether the client has ended.
+    /// Returns whether the client has ended.
     fn is_finished(&self) -> bool;
     /// Returns the number of cycles done since the start.
     fn done(&self) -> u64;
 }
 
-/// What a client works with when it acts.
+/// The context in which a client acts.
 pub(crate) struct Turn<'a> {
     /// The current time.
     pub(crate) now: Instant,
@@ -57,7 +57,7 @@ pub(crate) enum Wrong {
     /// The answer does not exist in the protocol.
     #[error(transparent)]
     Unexpected(#[from] Unexpected),
-    /// The answer exists, but is not true here.
+    /// The answer exists, but is wrong here.
     #[error("{0}")]
     Untrue(String),
 }
@@ -119,7 +119,7 @@ impl<C: Client> Load<C> {
             let mut greeted = vec![0; greeting.len()];
             stream.read_exact(&mut greeted)?;
             if greeted != greeting {
-                return Err(io::Error::other("the server does not let us in"));
+                return Err(io::Error::other("the server sent an unexpected greeting"));
             }
             stream.set_nonblocking(true)?;
             Ok(Line {
@@ -149,7 +149,7 @@ impl<C: Client> Load<C> {
         })
     }
 
-    /// Makes the load sleep until the next wake-up, even if that makes it up to a millisecond late, instead of spinning: this leaves the
+    /// Makes the load sleep until the next wake-up instead of spinning, even if it then wakes up to a millisecond late: this leaves the
     /// processor to the server.
     pub(crate) fn resting(self) -> Self {
         Self {
@@ -221,7 +221,9 @@ impl<C: Client> Load<C> {
         if self.lines.iter().all(|line| line.client.is_finished()) {
             Ok(())
         } else {
-            Err(Failure::new("the server owes answers for ten seconds"))
+            Err(Failure::new(
+                "the server left requests unanswered for ten seconds",
+            ))
         }
     }
 
@@ -267,8 +269,8 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Returns the time until the next wake-up. The system counts in milliseconds here, so a shorter wait is spent spinning, unless this
-    /// load rests.
+    /// Returns the time until the next wake-up. epoll's timeout is in milliseconds, so a shorter wait is spent spinning, unless this load
+    /// rests.
     fn wait_for(&self, now: Instant) -> Timespec {
         let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
             due.saturating_duration_since(now).min(LOOK)
@@ -286,7 +288,7 @@ impl<C: Client> Load<C> {
         let line = self
             .lines
             .get_mut(at)
-            .expect("epoll tells what it was told");
+            .expect("epoll returns the index that was registered");
         let read = match line.stream.read(&mut self.scratch) {
             Ok(0) => return Err(Failure::new("the server closed a connection")),
             Ok(read) => read,
@@ -325,7 +327,7 @@ impl<C: Client> Load<C> {
         now: Instant,
         act: impl FnOnce(&mut C, &mut Turn<'_>),
     ) -> Result<(), Failure> {
-        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let line = self.lines.get_mut(at).expect("the connection exists");
         let mut turn = Turn {
             now,
             output: &mut line.unsent,
@@ -339,9 +341,9 @@ impl<C: Client> Load<C> {
         self.send(at)
     }
 
-    /// Sends a client's requests; the rest when there is room.
+    /// Sends a client's requests; those that do not fit are sent when there is room.
     fn send(&mut self, at: usize) -> Result<(), Failure> {
-        let line = self.lines.get_mut(at).expect("there is such a connection");
+        let line = self.lines.get_mut(at).expect("the connection exists");
         let mut sent = 0;
         while let Some(rest) = line.unsent.get(sent..).filter(|rest| !rest.is_empty()) {
             match line.stream.write(rest) {

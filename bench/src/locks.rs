@@ -1,4 +1,4 @@
-//! `sexton-bench locks`: rows, rounds and contestants, in turn; then the table.
+//! `sexton-bench locks`: measures locks over TCP, by row, round and contestant, and prints the table.
 
 use crate::codec::{Name, name};
 use crate::contend::{Contender, Pace};
@@ -18,12 +18,12 @@ use std::time::Duration;
 
 /// Measure locks over TCP, compared with Redis in the same run.
 ///
-/// In a row memory:50x16, 50 connections each acquire 16 locks of their own in one write, and release them in one write when they have
-/// them all; sexton runs with --memory, and Redis without files. In fsync:50x16 both have everything on disk before the answer. In
-/// contended:50, 50 clients want one lock, and release it at once.
+/// In a row such as memory:50x16, 50 connections each acquire 16 locks of their own in one write, and once they hold all of them, release
+/// them in one write; sexton runs with --memory, and Redis without files. In fsync:50x16 both have everything on disk before the answer.
+/// In contended:50, 50 clients compete for one lock, and release it immediately.
 ///
 /// Both servers run at the same time and are measured in turn, so that other work on the machine affects both. The ratio is sexton's
-/// figure divided by Redis' better one, round by round: its median, smallest and largest. Every answer is checked.
+/// figure divided by Redis' better one, taken in each round: its median, minimum and maximum are printed. Every answer is checked.
 #[derive(Args)]
 #[command(mut_arg("seconds", |seconds| seconds.long_help(SECONDS)))]
 pub(crate) struct Locks {
@@ -37,15 +37,15 @@ pub(crate) struct Locks {
 
 const SECONDS: &str = "Duration of a measurement
 
-A contended row takes four times as long: how fair it is shows only over many turns.";
+A contended row takes four times as long, because fairness shows only over many turns.";
 
-/// How many times longer a contended row is measured: a client with many grants steps aside for long, which evens out over turns.
+/// How many times as long a contended row is measured: a client with many grants steps aside for a long time, which evens out over turns.
 const TURNS: u32 = 4;
 
-/// How long a Redis client waits before it tries again to take a lock that was taken.
+/// How long a Redis client waits before it retries a lock that was taken.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// The program measured, and how its clients ask.
+/// A program under test, and how its clients retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contestant {
     Sexton,

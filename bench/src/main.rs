@@ -1,12 +1,12 @@
-//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and asserts
-//! none; it starts its own servers in directories of its own, and never touches a running coordinator.
+//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and judges
+//! none. It starts its own servers in its own directories, and never touches a running coordinator.
 //!
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many waiting jobs,
-//! `http` locks over HTTP beside etcd, `embed` a node inside the program, `recovery` a large table of locks and its recovery,
+//! `http` locks over HTTP beside etcd, `embed` an embedded node, `recovery` a large table of locks and its recovery,
 //! `bindings` locks that end with processes (`passing`), `work` jobs and their workers (`workers`), `dispatch` tasks and their recovery
-//! (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory, `page` the page (`pages` are its viewers), and
-//! `replay` how fast a start reads the log.
-//! `row` and `table` define what is measured, `site` finds the program and the place for data, `course` has rounds and durations,
+//! (`modes`, `bed`, `failing`), `churn` the disk space and memory used after many changes, `page` the web page (`pages` has its viewers),
+//! and `replay` how fast a start reads the log.
+//! `row` and `table` define what is measured, `site` finds the program and the directory for data, `course` has rounds and durations,
 //! `codec` and `gateway` implement each server's protocol, `load` drives connections, `cycle`, `contend`, `held` and `job` are
 //! clients, `peer` starts servers, `fdatasync` measures a sync, `question` polls servers during the load,
 //! `figures` turns measurements into what `output` prints, and `interrupt` handles Ctrl-C.
@@ -63,20 +63,20 @@ use clap::Parser;
 use failure::Failure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The same allocator as in the program `sexton`, for the nodes that are measured inside this one.
+/// The same allocator as in the program `sexton`, for the nodes that this program embeds and measures.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measure how fast sexton is on this machine, compared with Redis, beanstalkd and etcd where they are installed.
 ///
 /// Each measurement starts its own servers on loopback, with data directories that are removed afterwards. Figures vary between runs with
-/// other work on the machine: compare the ratios within one run.
+/// other work on the machine, so compare the ratios within one run.
 #[derive(Parser)]
 #[command(name = "sexton-bench", version, max_term_width = 100)]
 #[command(after_help = "Examples:
   cargo run --release -p sexton-bench -- locks   every row, five rounds, about four minutes
   sexton-bench locks --rows memory:1x1,fsync:50x1 --rounds 9
-  sexton-bench locks --dir /var/tmp --json       data on that file system; figures for programs
+  sexton-bench locks --dir /var/tmp --json       data on that file system; figures as JSON
   sexton-bench locks --sexton target/dist/sexton another build of the program
   sexton-bench recovery                          a million locks: memory, restarts, checkpoints
   sexton-bench churn                             ten million changes: disk and memory
@@ -86,12 +86,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
   sexton-bench processes                         services, launches, ends, beside supervisord and runit
   sexton-bench bindings                          locks that end with processes, and `lock run`
-  sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and what they cost
+  sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and their cost
   sexton-bench work                              jobs under `sexton work`, beside RQ and greenstalk
-  sexton-bench page                              moments of a long journal, open pages, views beside locks
+  sexton-bench page                              past moments of a long journal, open pages, views beside locks
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
-docs/benchmarks.md says what each row does and how to read it.")]
+See docs/benchmarks.md for what each row does and how to read the results.")]
 enum Measure {
     Backlog(backlog::Backlog),
     Bindings(bindings::Bindings),
@@ -142,7 +142,7 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// Raises the limit on descriptors: a connection is one, and a measurement has thousands.
+/// Raises the limit on file descriptors: a measurement opens thousands of connections.
 fn raise_descriptor_limit() -> Result<(), Failure> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

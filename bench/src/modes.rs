@@ -4,7 +4,7 @@ use crate::failing::CommandEnd;
 use crate::figures::{Spread, grouped};
 use serde_json::{Map, Value, json};
 
-/// The tests which show that no client can hold the locks of tasks.
+/// The tests that show that no client can hold the locks of tasks.
 const RESERVED: [&str; 2] = [
     "tests/scripts/lock/reserved.txt",
     "tests/http/lock_refused.rs",
@@ -14,9 +14,9 @@ const RESERVED: [&str; 2] = [
 pub(crate) struct Mode {
     pub(crate) row: u32,
     pub(crate) words: &'static str,
-    /// How long it lasts in Wip, according to its documentation.
+    /// How long it lasts in Wip, according to Wip's documentation.
     wip: &'static str,
-    /// What is done here.
+    /// The fault that is provoked here.
     fault: &'static str,
     /// The limit in milliseconds.
     limit: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Mode {
 pub(crate) enum Making {
     /// By a task: how its command ends, and its further settings.
     Task(CommandEnd, Value),
-    /// The same, with a pause between two of them.
+    /// Like `Task`, with a pause between two faults.
     Apart(CommandEnd, Value),
     /// By a task whose command cannot be launched.
     Unlaunched(Value),
@@ -37,11 +37,11 @@ pub(crate) enum Making {
     Coordinator,
     /// By killing the keeper.
     Keeper,
-    /// It cannot happen; the tests that show this.
+    /// Impossible here; names the tests that show this.
     Never(&'static [&'static str]),
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, row after row")]
+#[expect(clippy::too_many_lines, reason = "the function is one long table")]
 pub(crate) fn modes() -> Vec<Mode> {
     use Making::{Apart, Coordinator, Keeper, Never, Overdue, Task, Unlaunched};
     let mode = |row, words, (wip, limit), fault, making| Mode {
@@ -58,7 +58,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             1,
             "wrapper fails to launch",
             ("170 s", 50.0),
-            "its directory is not there",
+            "its directory does not exist",
             Unlaunched(json!({"dir": "/no/such/directory"})),
         ),
         mode(
@@ -79,7 +79,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             4,
             "child fails to launch",
             ("10 s", 50.0),
-            "its program is not there",
+            "its program does not exist",
             Unlaunched(json!({"command": ["/no/such/program"]})),
         ),
         mode(
@@ -114,14 +114,14 @@ pub(crate) fn modes() -> Vec<Mode> {
             9,
             "child fails to update the run status",
             ("10 s", 50.0),
-            "ends and says nothing",
+            "ends without a report",
             Task(CommandEnd::Ends, json!({"report_required": true})),
         ),
         mode(
             10,
             "cleanup fails to launch",
             ("10 s", 20.0),
-            "its program is not there",
+            "its program does not exist",
             Task(
                 CommandEnd::Ends,
                 json!({"cleanup": {"command": ["/no/such/program"], "dir": "/"}}),

@@ -1,4 +1,4 @@
-//! Output: figures on standard output, progress on a terminal.
+//! Prints figures to standard output, and progress to a terminal.
 
 use crate::failure::Failure;
 use serde_json::Value;
@@ -8,12 +8,12 @@ use std::io::{IsTerminal as _, Write as _};
 pub(crate) fn show(what: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Failure to show progress is no reason to stop.
+        // A failure to show progress must not stop the measurement.
         drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
     }
 }
 
-/// Prints to standard output, which may be closed.
+/// Prints to standard output; a closed standard output is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     std::io::stdout()
         .write_all(text.as_bytes())

@@ -1,4 +1,4 @@
-//! `sexton-bench page`: the time to show a moment of the past, the cost of open pages, and the delay of other clients.
+//! `sexton-bench page`: measures the time to show a past moment, the cost of open pages, and the delay of other clients.
 
 use crate::chance::Chance;
 use crate::coordinator::{Coordinator, Grounds, ask};
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The views that are left open: those that keep themselves up to date.
+/// The views that are left open, all of which update themselves.
 const LIVE: [&str; 6] = [
     "/",
     "/page/locks",
@@ -31,7 +31,7 @@ const LIVE: [&str; 6] = [
     "/page/events",
 ];
 
-/// The views that are loaded beside another client, each with the row of its figure.
+/// The views that are loaded while another client works, each with the row of its figure.
 const VIEWS: [(&str, &str); 8] = [
     ("/", "others_now"),
     ("/page/locks", "others_locks"),
@@ -49,53 +49,53 @@ const LOADS: u32 = 20;
 /// The number of jobs added per request.
 const BATCH: u32 = 1000;
 
-/// Locks held at any time while a journal is written.
+/// The number of locks held at any time while a journal is written.
 const HELD: u32 = 1000;
 
-/// Measure the page: moments of the past, pages that are left open, and what other clients notice of it.
+/// Measure the web page: views of past moments, pages that are left open, and the delay that other clients notice.
 ///
-/// A journal of lock entries is written by a node of this program and read by the coordinator that is measured. The
-/// first look at it is measured by itself; the others are at random entries. Pages that are left open do what their script
-/// does: they listen, and are loaded again when something happened, or every 10 s. Beside views a client takes and
-/// releases a lock of its own every millisecond over LockServer's protocol, with a journal that is not synced: what counts
-/// is the longest of its answers.
+/// A node in this program writes a journal of lock entries, and the coordinator under test reads it. The first look at the
+/// journal is measured separately; the others are at random entries. Pages that are left open do what their script does:
+/// they listen for changes, and are loaded again after a change, or every 10 s. While views are loaded, a client takes and
+/// releases its own lock every millisecond over LockServer's protocol, with a journal that is not synced: the figure is
+/// its longest wait for an answer.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench page                              everything
   sexton-bench page --parts then --entries 5000000
   sexton-bench page --parts views --queues 1000000
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Page {
-    /// What is measured [default: all]
+    /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     parts: Vec<Part>,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Entries of the journal
+    /// Number of entries in the journal
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
     entries: u32,
 
-    /// How many moments of it are shown
+    /// Number of past moments that are shown
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     looks: u32,
 
-    /// How many pages are left open
+    /// Number of pages that are left open
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100))]
     pages: u32,
 
-    /// How long they are left open, in seconds
+    /// How long the pages are left open
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
 
-    /// Queues with a job each, beside which views are loaded
+    /// Number of queues, each with one job, when views are loaded
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     queues: u32,
 
-    /// Records of processes, beside which views are loaded
+    /// Number of process records when views are loaded
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=80_000))]
     records: u32,
 
@@ -103,14 +103,14 @@ pub(crate) struct Page {
     site: Site,
 }
 
-/// Measurements that go together.
+/// A group of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Moments of a long journal.
+    /// Past moments of a long journal.
     Then,
     /// Pages that are left open.
     Live,
-    /// What another client notices of each view.
+    /// The delay that each view causes another client.
     Views,
 }
 
@@ -137,7 +137,7 @@ impl Page {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
-    /// The rows of the table.
+    /// Returns the rows of the table.
     fn rows(&self) -> Vec<Row> {
         let below = |most| Some(Limit::Below(most));
         let then = format!("first look at {} entries", self.entries);
@@ -220,7 +220,7 @@ impl Page {
         round.insert("then_first", ms(now() - began));
         let (first, last) = (attribute(&page, "min")?, attribute(&page, "max")?);
         if last < u64::from(self.entries) {
-            let words = format!("{last} entries are shown of {}", self.entries);
+            let words = format!("the page shows {last} entries of {}", self.entries);
             return Err(Failure::new(words));
         }
         let (mut chance, mut latencies) = (Chance::new(1), Latencies::default());
@@ -233,7 +233,9 @@ impl Page {
             let page = load_whole(data, &format!("/page/then?at={at}"))?;
             let took = now() - began;
             if !page.contains("id=\"state\"") {
-                return Err(Failure::new(format!("nothing is shown of entry {at}")));
+                return Err(Failure::new(format!(
+                    "the page shows no state at entry {at}"
+                )));
             }
             latencies.note(took);
             longest = longest.max(took);
@@ -249,7 +251,7 @@ impl Page {
         let coordinator = Coordinator::start(None, grounds)?;
         coordinator.has_keeper()?;
         let open = Open::pages(coordinator.data(), &LIVE, self.pages)?;
-        // Until all are open.
+        // Wait until all are open.
         rest(Duration::from_secs(2));
         let (began, before) = (now(), coordinator.cpu());
         for _ in 0..self.seconds {
@@ -278,7 +280,7 @@ impl Page {
         let mut latencies = Latencies::default();
         for (path, row) in VIEWS {
             stop.check()?;
-            // What a first look brings into memory is no price of each.
+            // The first load of a view fills caches, so it is not counted.
             load_whole(data, path)?;
             let ((), beside) = beside_locks(address, || {
                 for _ in 0..LOADS {
@@ -295,7 +297,7 @@ impl Page {
         Ok(())
     }
 
-    /// Makes the queues and the records.
+    /// Creates the queues and the process records.
     fn fill(&self, coordinator: &mut Coordinator, stop: &Stop) -> Result<(), Failure> {
         let queues = self.queues;
         let batches = queues.div_ceil(BATCH);
@@ -317,7 +319,7 @@ impl Page {
     }
 }
 
-/// A configuration whose journal is not synced.
+/// Writes a configuration whose journal is not synced, and returns its path.
 fn unsynced(folder: &TempDir) -> Result<PathBuf, Failure> {
     let config = folder.path().join("sexton.toml");
     let written = std::fs::write(&config, "fsync = \"never\"\n");

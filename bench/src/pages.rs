@@ -1,5 +1,5 @@
-//! The viewers of the measured page: a browser that loads views, browsers that are left open, and a client that only takes a
-//! lock.
+//! The viewers of the measured page: a browser that loads views, browsers that are left open, and a client that only takes and
+//! releases a lock.
 
 use crate::codec::{Answer, Protocol, Verb, name};
 use crate::failure::Failure;
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 /// The time after which a coordinator that does not answer has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// `page.js`: how long after a word that something happened, how long without one, and the least between two loadings.
+/// From `page.js`: the delay from a change to the next load, the interval without changes, and the minimum between two loads.
 const SOON: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(10);
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Loads a page, as a browser does; its HTML.
+/// Loads a page as a browser does, and returns its HTML.
 pub(crate) fn load(data: &Path, path: &str) -> Result<String, Failure> {
     let loaded = on_socket(data, PATIENCE).and_then(|mut stream| exchange(&mut stream, path, None));
     match loaded.map_err(Failure::to(format!("load {path}")))? {
@@ -31,7 +31,7 @@ pub(crate) fn load(data: &Path, path: &str) -> Result<String, Failure> {
     }
 }
 
-/// Loads a page as long as it says that it is still being made.
+/// Loads a page again as long as it is marked as incomplete.
 pub(crate) fn load_whole(data: &Path, path: &str) -> Result<String, Failure> {
     loop {
         let page = load(data, path)?;
@@ -41,14 +41,14 @@ pub(crate) fn load_whole(data: &Path, path: &str) -> Result<String, Failure> {
     }
 }
 
-/// A number that an attribute of an element has.
+/// Returns the number in the first attribute of this name.
 pub(crate) fn attribute(page: &str, name: &str) -> Result<u64, Failure> {
     let begin = format!(" {name}=\"");
     let value = page
         .split_once(&begin)
         .and_then(|(_, rest)| rest.split('"').next());
     let number = value.and_then(|value| value.parse().ok());
-    number.ok_or_else(|| Failure::new(format!("the page has no number {name}")))
+    number.ok_or_else(|| Failure::new(format!("the page has no numeric attribute {name:?}")))
 }
 
 /// Pages that are left open in browsers.
@@ -58,7 +58,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Opens this many, of these views in turn.
+    /// Opens this many pages, of these views in turn.
     pub(crate) fn pages(data: &Path, views: &[&'static str], count: u32) -> Result<Self, Failure> {
         let mut open = Self {
             over: Arc::default(),
@@ -73,7 +73,7 @@ impl Open {
         Ok(open)
     }
 
-    /// Closes them; how often they were loaded, all together.
+    /// Closes all pages, and returns how often they were loaded in total.
     pub(crate) fn close(self) -> Result<u64, Failure> {
         self.over.store(true, Ordering::Relaxed);
         let mut loads = 0;
@@ -85,7 +85,7 @@ impl Open {
     }
 }
 
-/// Keeps a page live as its script does; how often it was loaded.
+/// Keeps a page live as its script does, and returns how often it was loaded.
 fn stay_open(data: &Path, view: &str, over: &AtomicBool) -> Result<u64, Failure> {
     let cannot = || Failure::to("listen to a page");
     let mut loads = 1;
@@ -108,7 +108,11 @@ fn stay_open(data: &Path, view: &str, over: &AtomicBool) -> Result<u64, Failure>
             .set_read_timeout(Some(left.min(LEAST)))
             .map_err(cannot())?;
         match stream.read(&mut bytes) {
-            Ok(0) => return Err(Failure::new("a page was told nothing more")),
+            Ok(0) => {
+                return Err(Failure::new(
+                    "the connection for changes of a page was closed",
+                ));
+            }
             Ok(read) => {
                 let told = bytes.get(..read).unwrap_or(&[]);
                 if told.windows(7).any(|word| word == b"changed") {
@@ -127,7 +131,7 @@ fn is_silence(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.kind() == io::ErrorKind::Interrupted
 }
 
-/// A client that takes and releases a lock of its own over LockServer's protocol, again and again.
+/// A client that repeatedly takes and releases its own lock over LockServer's protocol.
 pub(crate) struct LockClient {
     stream: TcpStream,
     cycles: u32,
@@ -144,7 +148,7 @@ impl LockClient {
         Ok(Self { stream, cycles: 0 })
     }
 
-    /// Takes the lock and gives it back; how long each answer took.
+    /// Takes and releases the lock, and returns how long each answer took.
     fn cycle(&mut self) -> Result<[Duration; 2], Failure> {
         self.cycles += 1;
         let expected = [Answer::Granted, Answer::Released(1)];
@@ -165,7 +169,7 @@ impl LockClient {
     }
 
     fn ask(&mut self, asked: Verb) -> Result<Answer, Failure> {
-        let cannot = || Failure::to("ask for a lock");
+        let cannot = || Failure::to("request a lock");
         let (key, owner) = (name(1, self.cycles), name(2, self.cycles));
         let (mut output, mut input) = (Vec::new(), Vec::new());
         Protocol::Lockserver.ask(asked, &key, &owner, &mut output);
@@ -180,13 +184,13 @@ impl LockClient {
     }
 }
 
-/// Answers to another client while something else was done.
+/// The answers to another client while some work was done.
 pub(crate) struct Beside {
     pub(crate) longest: Duration,
     pub(crate) latencies: Latencies,
 }
 
-/// Does something while another client takes and releases a lock every millisecond.
+/// Does some work while another client takes and releases a lock every millisecond.
 pub(crate) fn beside_locks<T>(
     address: SocketAddr,
     work: impl FnOnce() -> Result<T, Failure>,
@@ -213,11 +217,11 @@ pub(crate) fn beside_locks<T>(
     let done = work();
     over.store(true, Ordering::Relaxed);
     let beside = asking.join();
-    let beside = beside.map_err(|_| Failure::new("the client of locks panicked"))??;
+    let beside = beside.map_err(|_| Failure::new("the lock client panicked"))??;
     Ok((done?, beside))
 }
 
-/// Waits until a coordinator that was started again serves pages.
+/// Waits until a restarted coordinator serves pages.
 pub(crate) fn await_pages(data: &Path) -> Result<(), Failure> {
     let patience: Instant = now() + PATIENCE;
     let data: PathBuf = data.to_owned();

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The number of connections that wait for the locks of one owner.
 pub(crate) const WAITERS: u32 = 100;
 
-/// The longest that all of it may take.
+/// The maximum time until all waiters are in line.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Opens a connection that waits in line for its share of all locks.
@@ -40,14 +40,16 @@ pub(crate) fn in_line(
         }
         let answer = Protocol::Lockserver.receive(Verb::Acquire, &input);
         if !matches!(answer, Ok(Some((Answer::InLine(_), _)))) {
-            return Err(Failure::new(format!("a waiter was answered {answer:?}")));
+            return Err(Failure::new(format!(
+                "a waiter was answered with {answer:?}"
+            )));
         }
         input.drain(..2);
     }
     Ok(stream)
 }
 
-/// A registered process of this program. It is killed on drop.
+/// A registered child process. It is killed on drop.
 pub(crate) struct Registered {
     child: Child,
     pub(crate) id: String,
@@ -109,12 +111,12 @@ impl Line {
         ask(&mut self.asks, "/v1/locks/acquire", Some(&asked)).map(drop)
     }
 
-    /// Measures from `ends` until the waiter has the lock, which it then releases.
+    /// Measures the time from `ends` until the waiter has the lock, which it then releases.
     pub(crate) fn passed_on(&mut self, ends: impl FnOnce()) -> Result<Duration, Failure> {
         self.passed_on_after(|| {}, ends)
     }
 
-    /// Like [`passed_on`](Self::passed_on), with something done before it is timed.
+    /// Like [`passed_on`](Self::passed_on), but does some untimed work first.
     pub(crate) fn passed_on_after(
         &mut self,
         before: impl FnOnce(),
@@ -135,7 +137,7 @@ impl Line {
         let took = now() - began;
         if status != 200 {
             return Err(Failure::new(format!(
-                "the next did not get the lock: {answer}"
+                "the next in line did not get the lock: {answer}"
             )));
         }
         ask(
@@ -147,7 +149,7 @@ impl Line {
     }
 }
 
-/// Connects by the LockServer protocol, and reads the greeting.
+/// Connects to the LockServer listener, and reads the greeting.
 pub(crate) fn lockserver(coordinator: &Coordinator) -> Result<TcpStream, Failure> {
     let cannot = || Failure::to("connect");
     let mut stream = TcpStream::connect(coordinator.address()).map_err(cannot())?;
@@ -156,9 +158,9 @@ pub(crate) fn lockserver(coordinator: &Coordinator) -> Result<TcpStream, Failure
     Ok(stream)
 }
 
-/// Returns the number of contenders. The answer comes when everything that it shows is on disk.
+/// Returns the number of contenders. The answer arrives once everything that it counts is on disk.
 pub(crate) fn contenders(stream: &mut TcpStream) -> Result<u32, Failure> {
-    let cannot = || Failure::to("ask for statistics");
+    let cannot = || Failure::to("request statistics");
     stream.write_all(&[8]).map_err(cannot())?;
     // Nine counts, then five longs of four bytes each, the last of which counts contenders; then two more bytes.
     let mut answer = [0; 58];

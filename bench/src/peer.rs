@@ -1,4 +1,4 @@
-//! The servers of a measurement: started on loopback in directories of their own, and removed with all their data when
+//! The servers of a measurement: started on loopback in their own directories, and removed with all their data when
 //! dropped.
 
 use crate::codec::{self, Protocol};
@@ -27,7 +27,7 @@ const REDIS: &str = "redis-server";
 const ETCD: &str = "etcd";
 const BEANSTALKD: &str = "beanstalkd";
 
-/// A running server, and the protocol in which it is measured.
+/// A running server, and the protocol over which it is measured.
 pub(crate) struct Peer<P = Protocol> {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -38,12 +38,12 @@ pub(crate) struct Peer<P = Protocol> {
     directory: TempDir,
 }
 
-/// Builds the command that starts a server on this directory and at this address.
+/// A function that builds the command to start a server on this directory and at this address.
 type Again = Box<dyn Fn(&Path, SocketAddr) -> Result<Command, Failure>>;
 
 impl<P> Drop for Peer<P> {
     fn drop(&mut self) {
-        // The server is no longer needed, however it ends.
+        // Errors do not matter, since the server is no longer needed.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -78,7 +78,7 @@ pub(crate) fn sexton_version(program: &Path) -> Result<String, Failure> {
     version(program, "--version", is_number).map_err(Failure::new)
 }
 
-/// Returns the first word of a program's output with this flag that satisfies `is_one`.
+/// Runs a program with this flag, and returns the first word of its output that satisfies `is_one`.
 fn version(
     program: impl AsRef<Path>,
     flag: &str,
@@ -113,7 +113,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Gives a restarted server, which now serves, what it has forgotten.
+    /// Reloads into a restarted server, which now serves, what it does not keep: the scripts of Redis.
     pub(crate) fn teach(&mut self) -> Result<(), Failure> {
         if self.is_redis() {
             self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
@@ -148,7 +148,7 @@ impl Peer<()> {
             address,
             protocol: (),
             name: ETCD,
-            again: Box::new(|_, _| Err(cannot(ETCD, "it is not started again"))),
+            again: Box::new(|_, _| Err(cannot(ETCD, "restarting it is not supported"))),
             directory,
         };
         line_with(&mut output, ETCD, "serving client traffic insecurely")?;
@@ -191,7 +191,7 @@ impl Peer<JobProtocol> {
         let patience = now() + PATIENCE;
         while TcpStream::connect(address).is_err() {
             if now() > patience {
-                return Err(cannot(BEANSTALKD, "nobody listens"));
+                return Err(cannot(BEANSTALKD, "it does not listen"));
             }
             rest(Duration::from_millis(1));
         }
@@ -284,7 +284,7 @@ impl<P> Peer<P> {
         Ok(peer)
     }
 
-    /// Kills the server as a crash would, and waits until it is gone.
+    /// Kills the server as a crash would, and waits until it has exited.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         self.child
             .kill()
@@ -332,7 +332,7 @@ impl<P> Peer<P> {
     }
 }
 
-/// Every listener; a measurement needs one of them.
+/// All listeners; a measurement enables one of them.
 const DOORS: [&str; 3] = [LOCKSERVER, "beanstalk", "http"];
 
 /// Returns the command that starts sexton with one listener, with its data in a directory or without files.
@@ -424,13 +424,13 @@ pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
     )))
 }
 
-/// Returns an address that nobody listens on now: other servers cannot pick one and report it.
+/// Returns a free address, for the servers that cannot pick one and report it.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
 fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdout>), Failure> {
-    // Ctrl-C is meant for the measurement, which then ends its servers.
+    // Ctrl-C is meant for the measurement, which then stops its servers.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot(name, error))?;
@@ -479,7 +479,7 @@ fn keep_scripts(address: SocketAddr) -> io::Result<Protocol> {
         stream.read_exact(&mut answer)?;
         let name = answer.get(5..45).filter(|_| answer.starts_with(b"$40\r\n"));
         name.and_then(|name| String::from_utf8(name.to_vec()).ok())
-            .ok_or_else(|| io::Error::other("it does not take a script"))
+            .ok_or_else(|| io::Error::other("it does not accept a script"))
     };
     let [release, renew] = codec::load_scripts();
     Ok(Protocol::Redis {

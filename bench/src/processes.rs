@@ -1,5 +1,5 @@
-//! `sexton-bench processes`: services that are killed, launches, ends, memory, output, long lists, and children that are
-//! found again after a kill of the coordinator.
+//! `sexton-bench processes`: measures killed services, launches, ends, memory, output, long lists, and the re-adoption of
+//! children after a kill of the coordinator.
 
 use crate::coordinator::{Coordinator, Grounds, Launched, ask, signal};
 use crate::ending::Ends;
@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The number of processes launched before memory is measured: what the first launches load is not a cost of each.
+/// The number of processes launched before memory is measured: what the first launches load into memory is not a cost of each launch.
 const WARMING: u32 = 50;
 
-/// One in this many of the children that are to be found again has ended meanwhile, the newest among them: a coordinator that
-/// knows about that one knows about all.
+/// One in this many of the children to be re-adopted has ended meanwhile, the newest among them: a coordinator that
+/// knows about the newest knows about all.
 const ENDED_EACH: usize = 10;
 
 /// How often all records are listed.
@@ -35,17 +35,17 @@ const LISTS: u32 = 5;
 /// Measure processes: restarts of services, launches, ends, memory, output, lists, and re-adoption.
 ///
 /// Everything is on disk before the coordinator answers. A service is killed by SIGKILL, and timed until its next process reports that it
-/// runs; supervisord and runit run the same script, with a pause of 1.2 s between kills, since with less they delay the restart
-/// themselves. Launches are requested on 16 connections to the Unix socket, and count when the ends of all are on record; for comparison,
+/// runs; supervisord and runit run the same script, with a pause of 1.2 s between kills, since with a shorter pause they delay the
+/// restart. Launches are requested on 16 connections to the Unix socket, and timed until the ends of all are on record; for comparison,
 /// this program itself spawns the same command and waits for it, one after another. An end is timed from the clock that the process reads
-/// as its last act to the event that it is on record, which is sent only once that is on disk.
+/// as its last act to the event that reports it, which is sent only once the end is on disk.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench processes                         everything, three rounds, about four minutes
   sexton-bench processes --parts restart,launch --rounds 5
   sexton-bench processes --dir /var/tmp --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Processes {
     /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
@@ -55,15 +55,15 @@ pub(crate) struct Processes {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Number of kills of the service in a round; a tenth of it for supervisord and runit
+    /// Number of kills of the service per round; a tenth of that for supervisord and runit
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
 
-    /// Number of processes launched in a round
+    /// Number of processes launched per round
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     launches: u32,
 
-    /// Number of processes that end, once one after another and once at the same time
+    /// Number of processes that end, first one after another and then all at once
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000))]
     ends: u32,
 
@@ -92,7 +92,7 @@ enum Part {
     Launch,
     /// From the end of a process to its record
     End,
-    /// Memory of children, and finding them again after a kill of the coordinator
+    /// Memory of children, and their re-adoption after a kill of the coordinator
     Children,
     /// Memory of records, and lists of them
     Records,
@@ -153,7 +153,7 @@ impl Processes {
     }
 
     /// Returns the rows of the table.
-    #[expect(clippy::too_many_lines, reason = "a table, row after row")]
+    #[expect(clippy::too_many_lines, reason = "the function is one long table")]
     fn rows(&self) -> Vec<Row> {
         let (below, least) = (Limit::Below, Limit::AtLeast);
         let (children, records) = (self.children, self.records);
@@ -332,7 +332,7 @@ impl Measuring<'_> {
         Ok(round)
     }
 
-    /// Measures launches per second, and spawns per second of this program alone, half of them before and half after.
+    /// Measures launches per second, and spawns per second by this program alone, half of them before and half after the launches.
     fn launches(&self, round: &mut Round) -> Result<(), Failure> {
         let mut coordinator = Coordinator::start(None, self.grounds)?;
         coordinator.has_keeper()?;
@@ -436,7 +436,7 @@ impl Measuring<'_> {
         coordinator.await_count("exited", WARMING + 1, self.stop)
     }
 
-    /// Starts a coordinator, and lets it launch something first.
+    /// Starts a coordinator, and warms it up with some launches.
     fn warm(&self) -> Result<Coordinator, Failure> {
         let mut coordinator = Coordinator::start(None, self.grounds)?;
         coordinator.launch(WARMING, &json!({ "command": ["/bin/true"] }), self.stop)?;
@@ -451,7 +451,7 @@ fn note(round: &mut Round, rows: [&'static str; 2], latencies: &Latencies) {
     }
 }
 
-/// Spawns `count` processes, each when the previous one has ended.
+/// Spawns `count` processes, each after the previous one has ended.
 fn bare(count: u32) -> Result<Duration, Failure> {
     let began = now();
     for _ in 0..count {
@@ -479,7 +479,7 @@ fn list(stream: &mut std::os::unix::net::UnixStream, wanted: u32) -> Result<(), 
             None if listed == u64::from(wanted) => return Ok(()),
             None => {
                 let words = format!(
-                    "{} records are listed, and there are {wanted}",
+                    "{} records were listed, expected {wanted}",
                     as_float(listed)
                 );
                 return Err(Failure::new(words));

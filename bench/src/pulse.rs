@@ -1,4 +1,4 @@
-//! Named pipes through which processes under test report when they run, whichever supervisor started them.
+//! Named pipes through which processes under test report that they run, under any supervisor.
 
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,7 +39,7 @@ impl Fifo {
         self.file.write_all(bytes).map_err(Failure::to("write"))
     }
 
-    /// Fills `bytes`. Returns an error if nobody writes for long.
+    /// Fills `bytes`. Returns an error if nothing is written for ten seconds.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -59,7 +59,7 @@ impl Fifo {
         Ok(())
     }
 
-    /// Reads the PID of the next process, which writes it in a line.
+    /// Reads the line with the PID of the next process.
     pub(crate) fn next_pid(&mut self) -> Result<u32, Failure> {
         let mut line = String::new();
         loop {

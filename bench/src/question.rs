@@ -1,4 +1,4 @@
-//! Requests to a server during the load: whether it serves everything again, and for a checkpoint. Each
+//! Requests to a server beside the load: for the number of items that it serves, and for a checkpoint. Each
 //! server has its own protocol for these.
 
 use crate::codec::Protocol;
@@ -15,28 +15,28 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The pause between two polls of whether a server serves: short compared with what is measured, long enough to leave the processor alone.
+/// The pause between two polls of a server that is starting: short compared with what is measured, long enough to spare the processor.
 const SERVED_POLL: Duration = Duration::from_millis(1);
 
-/// The pause between two polls of whether a checkpoint is done. Redis itself checks every 100 ms.
+/// The pause between two polls for the end of a checkpoint. Redis itself checks every 100 ms.
 const REWRITE_POLL: Duration = Duration::from_millis(10);
 
-/// A server that does not answer for this long is asked again.
+/// A request that is not answered for this long is repeated.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The longest that a checkpoint may take.
+/// The maximum time that a checkpoint may take.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_mins(5);
 
 /// Sleeps until the next poll.
 #[expect(
     clippy::disallowed_methods,
-    reason = "no event tells that a server under test has come so far"
+    reason = "a server under test sends no event for this, so it must be polled"
 )]
 pub(crate) fn rest(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Connects to the Unix socket in a data directory of sexton's.
+/// Connects to the Unix socket in a sexton data directory.
 pub(crate) fn on_socket(data: &Path, patience: Duration) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(data.join("sexton.sock"))?;
     stream.set_read_timeout(Some(patience))?;
@@ -83,11 +83,11 @@ pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Resu
     }
 }
 
-/// How to ask a server for the number of its items.
+/// How to query the number of items in a server.
 pub(crate) trait Counted {
-    /// Returns what the server sends first.
+    /// Returns the greeting that the server sends first.
     fn greeting(&self) -> &[u8];
-    /// Returns the number of items; `None` if the server cannot tell yet.
+    /// Returns the number of items; `None` if the server cannot count them yet.
     fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>>;
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn await_served<P: Counted>(
         match counted {
             Ok(Some(counted)) if counted == u64::from(wanted) => return Ok(()),
             Ok(Some(counted)) if counted > u64::from(wanted) => {
-                let words = format!("{wanted} were there, and {counted} came back");
+                let words = format!("expected {wanted} items after the restart, found {counted}");
                 return Err(Failure::new(words));
             }
             Ok(Some(_) | None) => {}
@@ -124,7 +124,7 @@ pub(crate) fn await_served<P: Counted>(
 fn open(address: SocketAddr, greeting: &[u8]) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     if stream.local_addr()? == address {
-        // While nobody listens there, a connection may be assigned this very port, and then connects to itself.
+        // While no server listens, a connection may be assigned this very port, and then connects to itself.
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     stream.set_nodelay(true)?;
@@ -156,7 +156,7 @@ impl Counted for Protocol {
                 Ok(owners.map(|owners| u32::from_be_bytes(*owners).into()))
             }
             Self::Redis { .. } => number(line, b"DBSIZE\r\n"),
-            Self::Http(_) => unreachable!("its table is not measured"),
+            Self::Http(_) => unreachable!("no measurement over HTTP counts locks"),
         }
     }
 }
@@ -197,7 +197,7 @@ fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u6
     Ok(number.and_then(|number| number.trim_end().parse().ok()))
 }
 
-/// Requests checkpoints from a server; usable from another thread.
+/// Requests checkpoints from a server; it can be used from another thread.
 #[derive(Clone)]
 pub(crate) enum Checkpoints {
     /// Over the Unix socket in this data directory.
@@ -215,7 +215,7 @@ impl Checkpoints {
         }
     }
 
-    /// Requests a checkpoint, and returns how long it took. `None` if the server has no such thing.
+    /// Requests a checkpoint, and returns how long it took; `None` if the server has no checkpoints.
     pub(crate) fn make(&self, stop: &Stop) -> Result<Option<Duration>, Failure> {
         let began = now();
         match self {
@@ -223,11 +223,11 @@ impl Checkpoints {
                 let answer = on_socket(data, CHECKPOINT_PATIENCE).and_then(|mut stream| {
                     exchange(&mut stream, "/v1/checkpoint", Some(&json!({})))
                 });
-                match answer.map_err(Failure::to("make a checkpoint"))? {
+                match answer.map_err(Failure::to("take a checkpoint"))? {
                     (200, _) => {}
                     (404 | 405, _) => return Ok(None),
                     (status, body) => {
-                        let words = format!("failed to make a checkpoint: {status} {body}");
+                        let words = format!("failed to take a checkpoint: {status} {body}");
                         return Err(Failure::new(words));
                     }
                 }
@@ -238,9 +238,9 @@ impl Checkpoints {
     }
 }
 
-/// Lets Redis rewrite its append-only file.
+/// Makes Redis rewrite its append-only file, and waits until it has.
 fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
-    let cannot = |error: io::Error| Failure::to("have the append-only file rewritten")(error);
+    let cannot = |error: io::Error| Failure::to("rewrite the append-only file")(error);
     let mut line = begin_rewrite(address).map_err(cannot)?;
     loop {
         stop.check()?;
@@ -250,7 +250,7 @@ fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
             if says("aof_last_bgrewrite_status:ok") {
                 return Ok(());
             }
-            return Err(cannot(io::Error::other("it reported a failure")));
+            return Err(cannot(io::Error::other("Redis reported a failure")));
         }
         rest(REWRITE_POLL);
     }

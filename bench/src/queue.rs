@@ -1,4 +1,4 @@
-//! `sexton-bench queue`: jobs over TCP, compared with beanstalkd and Redis' lists.
+//! `sexton-bench queue`: measures jobs over TCP, compared with beanstalkd and Redis' lists.
 
 use crate::course::Course;
 use crate::failure::Failure;
@@ -19,27 +19,27 @@ use std::str::FromStr;
 
 /// Measure jobs over TCP, compared with beanstalkd and Redis' lists in the same run.
 ///
-/// In a row memory:50x16, 50 connections each put 16 jobs in one write, reserve 16 in one write when those are in, and delete them in one
+/// In a row such as memory:50x16, 50 connections each put 16 jobs in one write, then reserve 16 in one write, and then delete them in one
 /// write; all connections share one queue. sexton runs with --memory, beanstalkd and Redis without files. In fsync:50x1 everything is on
 /// disk before the answer: sexton with its defaults, beanstalkd with -f 0, Redis with appendfsync always. put:50 only puts. A row ending
 /// in /4096 has bodies of that many bytes, others of 64.
 ///
-/// Redis' lists are used so that no job is lost with a consumer: LPUSH, LMOVE to a list of its own, LREM.
+/// Redis' lists are used such that no job is lost with a consumer: LPUSH, LMOVE to the consumer's own list, LREM.
 ///
 /// wake:256 is the time from a put until one of 256 waiting consumers has the job.
 ///
-/// All servers run at the same time and are measured in turn. The ratio is sexton's figure divided by the better peer's, round by round:
-/// its median, smallest and largest. Every answer is checked.
+/// All servers run at the same time and are measured in turn. The ratio is sexton's figure divided by the better peer's, taken in each
+/// round: its median, minimum and maximum are printed. Every answer is checked.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench queue
   sexton-bench queue --rows memory:50x1,put:50 --rounds 9
   sexton-bench queue --json
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Queue {
-    /// Rows: memory:CxD, fsync:CxD (connections x jobs per write), put:C, wake:C, each with an optional /BYTES [default: all of
-    /// docs/benchmarks.md]
+    /// Rows: memory:CxD, fsync:CxD (connections x jobs per write), put:C, wake:C, each with an optional /BYTES [default: all
+    /// in docs/benchmarks.md]
     #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
     rows: Vec<Row>,
 
@@ -74,7 +74,8 @@ impl Row {
         let names = "memory:1x1,memory:50x1,memory:50x16,memory:256x1,memory:50x1/4096,put:1,put:50,put:256,\
                      fsync:1x1,fsync:50x1,fsync:256x1,wake:1,wake:256";
         let rows = names.split(',').map(str::parse);
-        rows.collect::<Result<_, _>>().expect("these are rows")
+        rows.collect::<Result<_, _>>()
+            .expect("the default rows are valid")
     }
 
     fn is_durable(self) -> bool {
@@ -110,7 +111,7 @@ impl FromStr for Row {
         let wrong = || {
             format!(
                 "expected memory:CxD, fsync:CxD, put:C or wake:C, with 1 to {CONNECTIONS_MAX} connections, a depth of \
-                 1 to {DEPTH_MAX}, and perhaps /BYTES up to {BYTES_MAX}"
+                 1 to {DEPTH_MAX}, and optionally /BYTES up to {BYTES_MAX}"
             )
         };
         let (rest, bytes) = text.split_once('/').unwrap_or((text, "64"));
@@ -251,7 +252,7 @@ impl Queue {
         self.course.round((peer, &[]), clients, 1, stop)
     }
 
-    /// Measures how long a job takes to reach one of the waiting consumers.
+    /// Measures how long it takes until one of the waiting consumers has a job.
     fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Wait>, Failure> {
         let Course {
             warm_up, seconds, ..
@@ -270,7 +271,7 @@ impl Queue {
     }
 }
 
-/// Starts the servers of a row, as far as they are installed.
+/// Starts those servers of a row that are installed.
 fn start(row: Row, there: [bool; 3], site: &Site) -> Result<Vec<Option<Server>>, Failure> {
     let durable = row.is_durable();
     let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis_lists];

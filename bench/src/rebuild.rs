@@ -1,6 +1,6 @@
-//! What a panic in commit costs: a node in this process, with a large table of locks, and a planted panic.
+//! Measures the cost of a panic in commit: a panic is planted in a node in this process, with a large table of locks.
 //!
-//! It is measured twice: with whatever the newest snapshot happens to cover, and right after a snapshot.
+//! The cost is measured twice: with whatever the newest snapshot happens to cover, and right after a snapshot.
 
 use crate::failure::Failure;
 use crate::interrupt::Stop;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// The pause between two requests to other actors: often enough to notice any stall, seldom enough to leave the processor alone.
+/// The pause between two requests to other actors: short enough to notice any stall, long enough to spare the processor.
 const POLL: Duration = Duration::from_millis(1);
 
 /// A node that does not answer for this long has failed.
@@ -50,7 +50,7 @@ pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Fai
         runtime.block_on(deliver(&handle, (first..last).map(acquire).collect()))?;
         first = last;
     }
-    // The planted panics need not be reported, and a backtrace would be measured, too.
+    // The planted panics need no report, and the time for a backtrace would be measured too.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let round = panics(&runtime, &handle, (data, locks));
@@ -96,7 +96,7 @@ fn request(name: String, ttl: u16) -> Message {
     }
 }
 
-/// Panics in the next commit, and asks for the number of locks at once; returns how long the answer takes.
+/// Panics in the next commit, and queries the number of locks immediately after; returns how long the answer takes.
 fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Failure> {
     let planted = AtomicBool::new(true);
     handle.actors().lock.sabotage(Box::new(move |stage, _| {
@@ -115,12 +115,12 @@ fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Fa
     match answers.as_slice() {
         [Err(_), Ok(Reply::Counts { owners, .. })] if *owners == locks => Ok(took),
         answers => Err(Failure::new(format!(
-            "after a planted panic {locks} locks should be served; the answers were {answers:?}"
+            "expected {locks} locks after a planted panic; the answers were {answers:?}"
         ))),
     }
 }
 
-/// Repeats a request to the node while `work` runs, and returns the longest time that an answer took.
+/// Repeats a request to the node while `work` runs, and returns the maximum time that an answer took.
 pub(crate) fn with_others<T>(
     data: &Path,
     question: &'static str,
@@ -136,7 +136,7 @@ pub(crate) fn with_others<T>(
                 let began = now();
                 let answer = on_socket(&data, PATIENCE)
                     .and_then(|mut stream| exchange(&mut stream, question, None));
-                answer.map_err(Failure::to("ask others"))?;
+                answer.map_err(Failure::to("query other actors"))?;
                 longest = longest.max(now() - began);
                 rest(POLL);
             }
@@ -147,6 +147,8 @@ pub(crate) fn with_others<T>(
     over.store(true, Ordering::Relaxed);
     match asking.join() {
         Ok(longest) => Ok((done, longest?)),
-        Err(_) => Err(Failure::new("the thread that asked others panicked")),
+        Err(_) => Err(Failure::new(
+            "the thread that queried other actors panicked",
+        )),
     }
 }

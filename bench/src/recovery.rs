@@ -1,7 +1,8 @@
-//! `sexton-bench recovery`: a large table of locks, its memory, and its recovery after kill -9.
+//! `sexton-bench recovery`: measures a large table of locks, its memory, and its recovery after kill -9.
 //!
-//! Each contestant goes through three steps in a round, alone, each on a fresh directory: a few locks touched; all taken,
-//! killed, and touched; all taken, a checkpoint, killed, and another checkpoint under load.
+//! In a round, each contestant goes through three steps, alone, each on a fresh directory: a few locks are touched; all are
+//! taken, the server is killed, and they are touched; all are taken, a checkpoint is made, the server is killed, and another
+//! checkpoint is made under load.
 
 use crate::course::parse_seconds;
 use crate::failure::Failure;
@@ -24,7 +25,7 @@ use std::time::Duration;
 /// The number of locks in a small table.
 const FEW: u32 = 1000;
 
-/// Rows of cycles without a checkpoint: p50, p99, p99.9 and the longest.
+/// The rows of cycles without a checkpoint: p50, p99, p99.9 and the longest.
 const QUIET: [&str; 4] = ["cycle_p50", "cycle_p99", "cycle_p999", "cycle_max"];
 
 /// The same during a checkpoint.
@@ -41,8 +42,8 @@ const TAKERS: u32 = 16;
 /// The number of connections that touch them.
 const TOUCHERS: u32 = 50;
 
-/// The number of connections that use locks of their own, and how often each does. Many slow ones rather than few quick
-/// ones: a disk that takes milliseconds to sync must not be what delays them.
+/// The number of connections that use their own locks, and the interval at which each does. Many slow connections rather than
+/// a few quick ones, so that a disk that takes milliseconds to sync does not delay them.
 const PACED: u32 = 128;
 const PERIOD: Duration = Duration::from_millis(32);
 
@@ -50,19 +51,19 @@ const PERIOD: Duration = Duration::from_millis(32);
 ///
 /// Locks with keys and owners of 16 bytes are taken over TCP, and stay held. In sexton and in Redis everything is on disk before the
 /// answer; Redis' checkpoint is a rewrite of its append-only file. A restart is timed from the start of the program to the first answer
-/// that counts every lock; the files are in the page cache then.
+/// that counts every lock; at that time the files are in the page cache.
 ///
-/// A touch renews a random held lock, over 50 connections. A cycle acquires and releases a lock, 4000 times a second, and one that the
-/// server held up counts from when it was due. Servers are measured in turn, alone on the machine. The ratio is sexton's figure divided
-/// by Redis', round by round: its median, smallest and largest.
+/// A touch renews a random held lock, over 50 connections. A cycle acquires and releases a lock, 4000 times a second; a cycle that the
+/// server held up counts from when it was due. The servers are measured in turn, one running at a time. The ratio is sexton's figure
+/// divided by Redis', taken in each round: its median, minimum and maximum are printed.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench recovery                             a million locks, three rounds, about two minutes
-  sexton-bench recovery --locks 100000 --rounds 5   less to hold, more rounds
-  sexton-bench recovery --dir /var/lib --json       data on that file system; figures for programs
-  sexton-bench recovery --dir /dev/shm              without the disk, whatever else it is busy with
+  sexton-bench recovery --locks 100000 --rounds 5   smaller, more rounds
+  sexton-bench recovery --dir /var/lib --json       data on that file system; figures as JSON
+  sexton-bench recovery --dir /dev/shm              without the disk
 
-docs/benchmarks.md says what each row means.")]
+See docs/benchmarks.md for what each row means.")]
 pub(crate) struct Recovery {
     /// Number of held locks
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=3_900_000))]
@@ -72,7 +73,7 @@ pub(crate) struct Recovery {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Time for which touches and cycles are measured, after an uncounted warm-up of half of it
+    /// How long touches and cycles are measured, after an uncounted warm-up of half that time
     #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = parse_seconds)]
     seconds: Duration,
 
@@ -80,10 +81,10 @@ pub(crate) struct Recovery {
     site: Site,
 }
 
-/// Starts a contestant, with its data below a directory, or without files.
+/// A function that starts a contestant, with its data below a directory or without files.
 type Start = fn(bool, &Site) -> Result<Peer, Failure>;
 
-/// One contestant's round while it is measured.
+/// A round of one contestant, being measured.
 struct Act<'a> {
     recovery: &'a Recovery,
     stop: &'a Stop,
@@ -108,7 +109,9 @@ impl Recovery {
         let checkpoints = |round: &Round| round.contains_key("checkpoint");
         let mut rounds = servers.iter().flat_map(|(_, rounds)| rounds);
         if !rounds.any(checkpoints) {
-            notes.push("no checkpoint is made on request: those rows are not available".to_owned());
+            notes.push(
+                "sexton makes no checkpoint on request: those rows are not available".to_owned(),
+            );
         }
         let table = Table::new(rows(self.locks), servers);
         if site.json {
@@ -261,7 +264,7 @@ impl Act<'_> {
         Load::connect(peer.address, protocol.greeting(), clients)?.complete(self.stop)
     }
 
-    /// Records how much memory each lock adds to the server.
+    /// Records the memory that each lock adds to the server.
     fn weigh(&mut self, row: &'static str, peer: &Peer, idle: u64) -> Result<(), Failure> {
         let grown = peer.resident()?.saturating_sub(idle);
         let each = as_float(grown) / f64::from(self.recovery.locks);
@@ -301,7 +304,7 @@ impl Act<'_> {
         Ok(measured.span.as_secs_f64() * 1e6 / touched)
     }
 
-    /// Measures cycles at a fixed pace, as long as the condition holds.
+    /// Measures cycles at a fixed pace as long as the condition holds.
     fn cycle(
         &self,
         peer: &Peer,
@@ -318,7 +321,7 @@ impl Act<'_> {
             .measure_while(self.recovery.seconds / 2, self.stop, goes_on)
     }
 
-    /// Measures cycles for as long as a checkpoint takes.
+    /// Measures cycles while a checkpoint is made.
     fn cycle_during(&self, peer: &Peer, checkpoints: Checkpoints) -> Result<Measured, Failure> {
         let (begin, begun) = std::sync::mpsc::channel();
         let stop = self.stop.clone();
@@ -339,7 +342,7 @@ impl Act<'_> {
         match thread.join() {
             Ok(made) => made.map(|_| measured),
             Err(_) => Err(Failure::new(
-                "the thread that asked for a checkpoint panicked",
+                "the thread that requested a checkpoint panicked",
             )),
         }
     }

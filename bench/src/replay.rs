@@ -1,4 +1,4 @@
-//! `sexton-bench replay`: how fast a start reads the log.
+//! `sexton-bench replay`: measures how fast a start reads the log.
 
 use crate::codec::name;
 use crate::failure::Failure;
@@ -23,8 +23,8 @@ const BATCH: u32 = 1024;
 
 /// Measure recovery: write a log of lock entries, then replay it as a start does.
 ///
-/// The log consists of alternating acquisitions and releases, with the given number of locks held at any time, written by a node in this
-/// program in a directory that is removed afterwards. It is in the page cache when it is read: the speed of the disk is not measured.
+/// The log consists of alternating acquisitions and releases, with the given number of locks held at any time. A node in this program
+/// writes it to a directory that is removed afterwards. It is read from the page cache, so the speed of the disk is not measured.
 #[derive(Args)]
 pub(crate) struct Replay {
     /// Number of entries in the log
@@ -39,7 +39,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Where the data directory is created, and removed [default: the system's temporary directory]
+    /// Where the temporary data directory is created [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
@@ -78,10 +78,7 @@ impl Replay {
             records = tail.records;
         }
         if records < u64::from(self.entries) {
-            let words = format!(
-                "wrote {} entries, and {records} records came back",
-                self.entries
-            );
+            let words = format!("wrote {} entries, but read {records} records", self.entries);
             return Err(Failure::new(words));
         }
         let rate = Spread::of(seconds.iter().map(|seconds| as_float(records) / seconds));
@@ -188,7 +185,7 @@ pub(crate) async fn deliver(handle: &Handle, items: Vec<Item<LockMachine>>) -> R
         match answer {
             Ok(Reply::Standing(_) | Reply::Ended(1)) => {}
             answer => {
-                let words = format!("a lock of our own was answered with {answer:?}");
+                let words = format!("a request for our own lock was answered with {answer:?}");
                 return Err(Failure::new(words));
             }
         }

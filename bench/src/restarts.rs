@@ -1,4 +1,4 @@
-//! How soon a killed service runs again: under sexton, supervisord and runit, which all run the same script.
+//! Measures how soon a killed service runs again under sexton, supervisord and runit, all of which run the same script.
 
 use crate::coordinator::{Coordinator, Grounds, signal};
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 const SUPERVISORD: &str = "supervisord";
 const RUNSV: &str = "runsv";
 
-/// The longest that a supervisor may take to end.
+/// The maximum time that a supervisor may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The supervisor that restarts the service.
@@ -70,7 +70,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills the service `kills` times; measures from each kill to the first output of the next process.
+    /// Kills the service `kills` times; measures the time from each kill to the first output of the next process.
     pub(crate) fn measure(
         self,
         kills: u32,
@@ -138,10 +138,10 @@ enum Running {
 impl Drop for Running {
     fn drop(&mut self) {
         match self {
-            // These end by themselves on drop.
+            // sexton is stopped by its own `drop`.
             Self::Sexton(_coordinator, _folder) => {}
             Self::Peer(child, _folder) => {
-                // It ends its service before it ends itself.
+                // The supervisor stops its service before it exits.
                 signal(child.id(), Signal::TERM);
                 let patience = now() + PATIENCE;
                 while matches!(child.try_wait(), Ok(None)) && now() < patience {
@@ -155,7 +155,7 @@ impl Drop for Running {
 }
 
 fn peer(mut command: Command) -> io::Result<Child> {
-    // Ctrl-C is meant for the measurement, which then ends the supervisor.
+    // Ctrl-C is meant for the measurement, which then stops the supervisor.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null()).spawn()
@@ -166,7 +166,7 @@ fn write_program(path: &Path, words: &str) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 
-/// Returns a configuration without back-off or a limit on restarts: a restart is measured, not a configured delay.
+/// Returns a configuration without back-off and without a limit on restarts, so that no configured delay is measured.
 fn services(script: &Path) -> String {
     format!(
         "[services.killed]\ncommand = [{:?}]\nbackoff = {{ first = \"0ms\", max = \"0ms\" }}\nintensity = false\n",

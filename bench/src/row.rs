@@ -1,27 +1,27 @@
-//! What `sexton-bench locks` can measure, by name.
+//! The rows that `sexton-bench locks` can measure, and their names.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The most connections of a row.
+/// The maximum number of connections in a row.
 pub(crate) const CONNECTIONS_MAX: u32 = 4000;
 
-/// The most locks that a connection requests in one write.
+/// The maximum number of locks that a connection requests in one write.
 pub(crate) const DEPTH_MAX: u32 = 1024;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Row {
-    /// Each connection acquires and releases locks of its own.
+    /// Each connection acquires and releases its own locks.
     Cycles {
         /// Whether everything is on disk before the answer.
         durable: bool,
         /// The number of connections.
         connections: u32,
-        /// The number of locks that each requests in one write.
+        /// The number of locks that each connection requests in one write.
         depth: u32,
     },
-    /// All clients want the same lock.
+    /// All clients compete for the same lock.
     Contended {
         /// The number of clients.
         clients: u32,

@@ -1,4 +1,4 @@
-//! What is measured and where, according to flags: the `sexton` program, the directory for data, and the output format.
+//! The flags that choose what is measured and where: the `sexton` program, the directory for data, and the output format.
 
 use crate::failure::Failure;
 use crate::fdatasync;
@@ -18,7 +18,7 @@ pub(crate) struct Site {
     #[arg(long, value_name = "PATH")]
     sexton: Option<PathBuf>,
 
-    /// Where data directories are created, and removed [default: the system's temporary directory]
+    /// Where temporary data directories are created [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
@@ -26,7 +26,7 @@ pub(crate) struct Site {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The program, once it was found.
+    /// The program, once it has been found.
     #[arg(skip)]
     found: OnceCell<PathBuf>,
 }
@@ -54,7 +54,7 @@ impl Site {
         sexton_version(self.program()?)
     }
 
-    /// Returns remarks: each peer that is not installed, and what a sync costs.
+    /// Returns remarks for the output: each peer that is not installed, and the cost of a sync.
     pub(crate) fn remarks<'a>(
         &self,
         versions: impl IntoIterator<Item = &'a Result<String, String>>,
@@ -77,7 +77,7 @@ impl Site {
     }
 }
 
-/// Returns the program of the same profile. If cargo runs this program, it first builds that one, so that no outdated build is measured.
+/// Returns the `sexton` program of the same profile. Under cargo, first builds it, so that no outdated build is measured.
 fn beside_this() -> Result<PathBuf, Failure> {
     let cannot = "find the program to measure";
     let own = std::env::current_exe().map_err(Failure::to(cannot))?;
@@ -102,7 +102,7 @@ fn beside_this() -> Result<PathBuf, Failure> {
         Ok(program)
     } else {
         let words = format!(
-            "failed to {cannot}: there is no {}; `cargo build --release` makes it, --sexton names another",
+            "failed to {cannot}: {} does not exist; build it with `cargo build --release`, or name another with --sexton",
             program.display()
         );
         Err(Failure::new(words))

@@ -1,4 +1,4 @@
-//! Tables in which each row is a measurement of its own and each column a server, as printed by `recovery` and `backlog`.
+//! Tables in which each row is a measurement and each column a server, as printed by `recovery` and `backlog`.
 //! Less is better in every row.
 
 use crate::figures::{Spread, grouped};
@@ -33,7 +33,7 @@ impl Row {
     }
 }
 
-/// Figures of one server in one round, by row. It lacks what could not be measured.
+/// The figures of one server in one round, by row, without those that could not be measured.
 pub(crate) type Round = BTreeMap<&'static str, f64>;
 
 /// The rows, and the results of each server, sexton first.
@@ -55,7 +55,7 @@ impl Table {
         Self { rows, servers }
     }
 
-    /// Returns the results of each server in a row, as far as it was measured.
+    /// Returns the results of each server in a row; `None` where it was not measured.
     fn spreads(&self, row: &Row) -> impl Iterator<Item = (&'static str, Option<Spread>)> {
         self.servers.iter().map(|(name, rounds)| {
             let figures: Vec<f64> = rounds
@@ -155,9 +155,6 @@ mod tests {
         let document = table.document();
         assert_eq!(document[0]["sexton"]["median"], 50.0);
         assert!(document[1]["redis"].is_null());
-        assert!(
-            document[2]["ratio"].is_null(),
-            "of differences there is none"
-        );
+        assert!(document[2]["ratio"].is_null(), "a difference has no ratio");
     }
 }

@@ -1,5 +1,5 @@
-//! `sexton-bench work`: jobs processed by `sexton work`, with a command for each or with persistent workers, compared with
-//! RQ on Redis and a loop of greenstalk on beanstalkd; the time from a push to the start of its command; and very many waiting jobs.
+//! `sexton-bench work`: measures jobs processed by `sexton work`, with a command for each or with persistent workers, compared with
+//! RQ on Redis and a greenstalk loop on beanstalkd; the time from a push to the start of the command; and very many waiting jobs.
 
 use crate::coordinator::{Coordinator, Grounds, ask};
 use crate::failure::Failure;
@@ -32,11 +32,11 @@ for line in lines:
     print('{\"id\":%d,\"ok\":true}' % json.loads(line)['id'], file=lines, flush=True)
 ";
 
-/// Measure how jobs are processed: a command for each, persistent workers, and the time from a push to a start.
+/// Measure how fast jobs are processed: a command for each, persistent workers, and the time from a push to the start of the command.
 ///
-/// Every server has on disk what it answers, and all have the same number of workers. Jobs are pushed first; the time is from the start
-/// of the workers until they have ended because no job is left. The command of each job is true(1); RQ forks for each job and calls a
-/// function that does nothing, the loop of greenstalk reserves and deletes.
+/// Every server has everything on disk before it answers, and all have the same number of workers. Jobs are pushed first; the time is from
+/// the start of the workers until they have ended because no job is left. The command of each job is true(1); RQ forks for each job and
+/// calls a function that does nothing; the greenstalk loop reserves and deletes.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench work                            everything but `drain` and `fair`, three rounds, about two minutes
@@ -44,7 +44,7 @@ for line in lines:
   sexton-bench work --parts drain --rounds 1   a million jobs
   sexton-bench work --parts fair --rounds 1    ten jobs of one tenant beside a million of another
 
-docs/benchmarks.md says how to read it.")]
+See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Work {
     /// Measurements to make [default: command,lines,start]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
@@ -58,11 +58,11 @@ pub(crate) struct Work {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     procs: u32,
 
-    /// Number of jobs in a round with a command for each
+    /// Number of jobs per round with a command for each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     commands: u32,
 
-    /// Number of jobs in a round with persistent workers
+    /// Number of jobs per round with persistent workers
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     lines: u32,
 
@@ -78,7 +78,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
     fair: u32,
 
-    /// The Python with rq, redis and greenstalk; what it lacks is left out
+    /// A Python with the modules rq, redis and greenstalk; comparisons that need a missing module are left out
     #[arg(long, value_name = "PROGRAM", default_value = PYTHON)]
     python: String,
 
@@ -95,7 +95,7 @@ enum Part {
     Lines,
     /// From a push to the start of its command
     Start,
-    /// Very many jobs, to the end
+    /// Very many waiting jobs, until all are done
     Drain,
     /// Ten jobs of one tenant beside very many of another
     Fair,
@@ -115,7 +115,7 @@ impl Work {
         }
         let attic = directory(&self.site.root())?;
         let sync = fdatasync::median_us(attic.path())?;
-        notes.push(format!("a bare fdatasync takes {sync:.0} us"));
+        notes.push(format!("a bare fdatasync takes {sync:.0} us here"));
         let measuring = Measuring {
             work: &self,
             grounds: Grounds {
@@ -150,7 +150,7 @@ impl Work {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table, row after row")]
+    #[expect(clippy::too_many_lines, reason = "the function is one long table")]
     fn rows(&self) -> Vec<Row> {
         let many = self.drain;
         let rows: [(Part, &str, String, &str, Option<Limit>); 13] = [
@@ -344,12 +344,12 @@ impl Measuring<'_> {
         let took = now() - began;
         let cpu = coordinator.processor_time()?.saturating_sub(before);
         if waiting(&coordinator)? > 0 {
-            return Err(Failure::new("not all jobs were worked on"));
+            return Err(Failure::new("not all jobs were processed"));
         }
         Ok((rate(jobs, took), cpu.as_secs_f64() * 1e6 / f64::from(jobs)))
     }
 
-    /// Measures from a push to the first act of its command, while a runner waits.
+    /// Measures the time from a push to the first act of its command, while a runner waits.
     fn starts(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -375,8 +375,8 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Adds a few jobs of one tenant while a run works on very many of another; returns how long the k-th of them waits, in ends
-    /// of slots for each k.
+    /// Adds a few jobs of one tenant while a run works on very many of another; returns how long the k-th of them waits, in freed
+    /// slots divided by k, at most.
     fn fair(&self, command: &[String]) -> Result<f64, Failure> {
         let coordinator = self.start()?;
         push_to(BIG, &coordinator, self.work.fair, self.stop)?;
@@ -392,7 +392,7 @@ impl Measuring<'_> {
         waited
     }
 
-    /// Works off very many jobs; measures processor time, and memory as they become fewer.
+    /// Processes very many jobs; measures processor time, and memory as the jobs become fewer.
     fn drained(&self, round: &mut Round, command: &[String]) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let jobs = self.work.drain;
@@ -421,7 +421,7 @@ impl Measuring<'_> {
     }
 }
 
-/// Adds jobs to the queue that is measured, each on disk when this returns.
+/// Adds jobs to the measured queue; all are on disk when this returns.
 fn push(coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Result<(), Failure> {
     push_to("bench", coordinator, jobs, stop)
 }
@@ -453,7 +453,7 @@ fn waiting(coordinator: &Coordinator) -> Result<u64, Failure> {
     Ok(jobs.filter_map(|queue| queue.get("total")?.as_u64()).sum())
 }
 
-/// Waits for a runner that has nothing left to do.
+/// Waits until a runner with nothing left to do has exited, and checks its status.
 fn ended(mut runner: Child) -> Result<(), Failure> {
     let status = runner.wait().map_err(Failure::to("wait for sexton work"))?;
     if status.success() {

@@ -1,4 +1,4 @@
-//! Common workers for the other queues: workers of RQ on Redis, and a loop of greenstalk on beanstalkd.
+//! Common workers for the other queues: RQ workers on Redis, and a greenstalk loop on beanstalkd.
 
 use crate::failure::Failure;
 use crate::load::now;
@@ -14,13 +14,13 @@ pub(crate) const PYTHON: &str = "python3";
 /// The kind of worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loop {
-    /// RQ's worker, which forks for each job, on Redis that syncs each write.
+    /// RQ's worker, which forks for each job, on a Redis that syncs each write.
     Rq,
-    /// A loop that reserves and deletes, on beanstalkd that syncs each write.
+    /// A loop that reserves and deletes, on a beanstalkd that syncs each write.
     Greenstalk,
 }
 
-/// Adds jobs. Arguments: host, port, number.
+/// Pushes jobs. Arguments: host, port, number of jobs.
 const RQ_PUSH: &str = "
 import sys, redis, rq
 queue = rq.Queue('bench', connection=redis.Redis(sys.argv[1], int(sys.argv[2])))
@@ -52,7 +52,7 @@ with greenstalk.Client((sys.argv[1], int(sys.argv[2])), watch='bench') as queue:
         pass
 ";
 
-/// Checks that the server and the Python modules for a loop are installed; returns what is missing.
+/// Checks that the server and the Python modules for a loop are installed; if not, returns the reason.
 pub(crate) fn installed(which: Loop, python: &str) -> Result<(), String> {
     let (version, modules) = match which {
         Loop::Rq => (redis_version(), "import rq, redis"),

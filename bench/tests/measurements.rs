@@ -1,5 +1,5 @@
-//! Runs `sexton-bench` as users and programs do: it measures, reports what it left out, and cleans up. The
-//! speed does not matter here. The program `sexton` must be built: `cargo test --workspace` does that.
+//! Runs `sexton-bench` as users do: it must measure, report what it left out, and clean up. Speed does not
+//! matter here. The program `sexton` must be built: `cargo test --workspace` does that.
 
 use serde_json::Value;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 fn bench(arguments: &[&str], path: Option<&Path>) -> Value {
     let root = tempfile::tempdir().expect("a temporary directory can be made");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sexton-bench"));
-    // Otherwise it would build the program that it measures, for each of these tests.
+    // With this variable set, the program under test would be built again for each of these tests.
     command.env_remove("CARGO");
     command.args(arguments).arg("--json");
     command.arg("--dir").arg(root.path());
@@ -202,7 +202,7 @@ fn without_supervisors() -> tempfile::TempDir {
     for name in ["sh", "sleep", "head"] {
         let mut places = std::env::split_paths(&path).map(|place| place.join(name));
         let program = places.find(|program| program.exists());
-        let program = program.expect("every system has it");
+        let program = program.expect("every system has these programs");
         std::os::unix::fs::symlink(program, folder.path().join(name)).expect("a link can be made");
     }
     folder
@@ -219,7 +219,7 @@ fn processes_are_measured_and_missing_supervisors_are_named() {
     let rows = figures["rows"].as_array().expect("rows are a list");
     assert_eq!(rows.len(), 17);
     for row in rows {
-        // The memory that a few children or records add may be zero, and so may be what an idle coordinator uses.
+        // A few children or records may add no memory, and an idle coordinator may use no processor time.
         let weighed = ["memory_child", "memory_record", "output_cpu"];
         if !weighed.contains(&row["row"].as_str().expect("a name")) {
             positive(&row["sexton"]["median"]);
@@ -287,7 +287,7 @@ fn recoveries_of_tasks_are_measured_and_what_cannot_happen_is_named() {
             assert_eq!(mode["runs"], 0);
         } else {
             assert_eq!(mode["runs"], 1, "{mode}");
-            // Measured from a deadline, it may be too short to measure.
+            // A time counted from a deadline may be too short to measure.
             assert!(
                 mode["ms"]["median"].as_f64().is_some_and(|ms| ms >= 0.0),
                 "{mode}"

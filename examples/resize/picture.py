@@ -2,7 +2,7 @@
 
 
 def shrink(order):
-    """Shrinks a picture, for an order such as "cat.ppm 40", to that width. Returns the name of the new file."""
+    """Shrinks a picture to a width, both given in an order such as "cat.ppm 40". Returns the name of the new file."""
     source, width = order.split()
     width = int(width)
     with open(source, "rb") as file:

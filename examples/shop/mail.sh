@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sends the mail of an order, which the job's body names. Failed jobs are tried again.
+# Sends the mail for the order named in the job's body. Failed jobs are tried again.
 read -r order
 sleep 0.05
 echo "sent the mail of $order"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Settings of the coordinator that are not in its configuration. All of them can safely be repeated at every start.
+# Makes the settings that are not in the coordinator's configuration. It is safe to repeat all of them at every start.
 set -e
 here=$PWD
 # Two servers, both on this machine; `--ssh deploy@host` would make one of them a remote machine.

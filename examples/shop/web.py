@@ -1,7 +1,7 @@
 """Takes orders: POST /order?name=NAME. Everything an order needs is on disk before the answer.
 
 An order that was not answered can be sent again under the same name: its requests have idempotency
-keys, and are carried out once.
+keys, so each is carried out only once.
 """
 
 import http.client
@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 def ask(path, once=None, /, **members):
-    """Sends a request to the coordinator; one with a key is carried out only once."""
+    """Sends a request to the coordinator; a request with an idempotency key is carried out only once."""
     connection = http.client.HTTPConnection("localhost", timeout=30)
     connection.sock = socket.socket(socket.AF_UNIX)
     try:

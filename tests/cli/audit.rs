@@ -109,7 +109,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let json = tree.run(&["audit", "--fix", "--json"]);
     kill_process(keeper, Signal::CONT).expect("a live process");
     assert_eq!(tried.status, 1, "{tried:?}");
-    let words = "; tried, and it still disagrees: the process is looked for again, and the keeper asked how it ended\n1 disagreement: ";
+    let words = "; tried, but the disagreement remains: the process is looked for again, and the keeper asked how it ended\n1 disagreement: ";
     assert!(tried.out.contains(words), "{tried:?}");
     let json: Value = serde_json::from_str(&json.out).expect("valid JSON");
     assert_eq!(

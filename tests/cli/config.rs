@@ -130,7 +130,7 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     let expected = [
         at(
             1,
-            "lock_entries: there is no such setting; did you mean lock-entries?",
+            "lock_entries: unknown setting; did you mean lock-entries?",
         ),
         at(
             2,
@@ -151,13 +151,13 @@ fn everything_wrong_is_told_at_once_with_its_place() {
         at(9, "config: a configuration cannot name another"),
         at(
             10,
-            "zzz: there is no such setting; `sexton config` shows all of them",
+            "zzz: unknown setting; `sexton config` shows all settings",
         ),
         at(11, "log: \"inof\": \"inof\" is not a level"),
         at(12, ""),
         at(
             13,
-            "http-limits: there is no such table; expected one of queues, services, tasks, tenants, workers",
+            "http-limits: unknown table; expected one of queues, services, tasks, tenants, workers",
         ),
         "SEXTON_LOCKSERVER_PRIORITY: \"most\": expected high or low".to_owned(),
         "--checkpoint-every: 0 entries is not within 1 to 1099511627776".to_owned(),
@@ -192,9 +192,9 @@ fn a_table_that_is_not_known_is_told_with_what_was_meant() {
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
     for line in [
-        "service: there is no such table; did you mean services?",
-        "queue: there is no such table; did you mean queues?",
-        "leases: there is no such table; `sexton lease set` defines leases",
+        "service: unknown table; did you mean services?",
+        "queue: unknown table; did you mean queues?",
+        "leases: unknown table; `sexton lease set` defines leases",
         "http: expected a value, found a table",
     ] {
         assert!(errors.contains(line), "{line} in {errors}");
@@ -297,7 +297,7 @@ fn a_file_that_is_none_is_told() {
     std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let words = format!("{}:2: there are bytes that are not UTF-8", path.display());
+    let words = format!("{}:2: this line is not valid UTF-8", path.display());
     assert!(errors.contains(&words), "{errors}");
     std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
@@ -450,7 +450,7 @@ fn tables_say_how_often_tenants_have_their_turns() {
         "4: tenants.b: weight: expected a whole number from 1 to 1000",
         "5: tenants.c d: this cannot be the name of a tenant",
         "7: tenants.e: expected a table with weight",
-        "9: tenants.f: share: there is no such key; expected weight",
+        "9: tenants.f: share: unknown key; expected weight",
     ] {
         let line = format!("{}:{line}", path.display());
         assert!(errors.contains(&line), "{line}\n{errors}");
@@ -477,7 +477,7 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         "5: queues.b: max_tries: expected a whole number of at least 0 that is not too large".to_owned(),
         "6: queues.c d: this cannot be the name of a job type".to_owned(),
         format!("8: queues.e: expected a table with {keys}"),
-        "10: queues.f: max-tries: there is no such key; did you mean max_tries?".to_owned(),
+        "10: queues.f: max-tries: unknown key; did you mean max_tries?".to_owned(),
         "11: queues.f: claim_ttl: expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"".to_owned(),
         "12: queues.f: retries: expected true or false, found integer".to_owned(),
         format!("13: queues.f: {rate}"),
@@ -489,7 +489,7 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         "25: queues.l: backoff.first: expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"".to_owned(),
         "25: queues.l: backoff.factor: expected a whole number of at least 1".to_owned(),
         "25: queues.l: backoff.jitter: expected a number from 0 to 1 with at most three decimals".to_owned(),
-        "25: queues.l: backoff.least: there is no such key; expected one of first, factor, max, jitter".to_owned(),
+        "25: queues.l: backoff.least: unknown key; expected one of first, factor, max, jitter".to_owned(),
         "27: queues.m: backoff: expected a table with first, factor, max, jitter, or false".to_owned(),
         "29: queues.n: backoff: first, 2h, is longer than max, 1h".to_owned(),
     ];
@@ -531,10 +531,7 @@ fn the_table_of_tasks_is_shown_and_what_is_wrong_with_it_is_told() {
         at(6, "group_limit: expected a whole number"),
         at(7, "keep: expected 1ms to 3653d"),
         at(8, "keep_max: expected a whole number from 1 to 1000000"),
-        at(
-            9,
-            "retries: there is no such key; expected one of abort_on_failure",
-        ),
+        at(9, "retries: unknown key; expected one of abort_on_failure"),
     ];
     for line in &expected {
         assert!(errors.contains(line.as_str()), "{line} in {errors}");

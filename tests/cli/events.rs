@@ -113,7 +113,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     let mut lost = Showing::start(&data, &["events", "--after", "0"]);
     assert!(
         lost.line()
-            .starts_with("events are lost: those after 0, up to ")
+            .starts_with("events were lost: those after 0, up to ")
     );
     let origins = format!("{}, node", sexton::actors::names().join(", "));
     for (flag, word, known) in [

@@ -368,7 +368,7 @@ fn output_is_rotated_as_the_program_says() {
             ("c", &json!({"bytes_max": 0, "kept": 5})),
         ]
     );
-    let words = "[program:b] stdout_logfile_maxbytes: it goes to a file here, which is rotated";
+    let words = "[program:b] stdout_logfile_maxbytes: the output goes to a file, which is rotated";
     assert!(told.contains(words), "{told}");
     std::fs::write(
         &main,

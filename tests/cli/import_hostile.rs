@@ -25,7 +25,7 @@ fn everything_wrong_is_told_at_once_with_its_line() {
     let place = |line: u32| format!("{}:{line}: ", main.display());
     for (line, words) in [
         (1, "a key before the first [SECTION]"),
-        (3, "[program:a] command: there is no closing '"),
+        (3, "[program:a] command: the closing ' is missing"),
         (4, "[program:a] autostart: expected true or false"),
         (5, "expected [SECTION] or KEY=VALUE"),
         (2, "[program:a] process_name: with more than one process"),
@@ -57,9 +57,12 @@ fn what_is_no_text_is_refused_by_line() {
     for (content, words) in [
         (
             &b"[program:a]\ncommand=\xff\n"[..],
-            ":2: there are bytes that are not UTF-8",
+            ":2: this line is not valid UTF-8",
         ),
-        (b"[program:a]\n\ncommand=a\0b\n", ":3: there is a zero byte"),
+        (
+            b"[program:a]\n\ncommand=a\0b\n",
+            ":3: this line has a zero byte",
+        ),
     ] {
         let files = files(&[]);
         let main = files.path().join("s.conf");

@@ -453,7 +453,7 @@ fn what_is_held_under_a_key_is_shown() {
     );
     let absent = said(&inspect(files.path(), &["--key", r"no\x00ne"]));
     assert!(
-        absent.contains(r"no\x00ne nobody holds anything"),
+        absent.contains(r"no\x00ne has no holder and no waiters"),
         "{absent}"
     );
     let counts = said(&inspect(files.path(), &["--actor", "lock"]));
@@ -499,7 +499,7 @@ fn a_directory_without_a_past_has_no_end_to_speak_of() {
     assert_eq!((status, &found["start"]["clean"]), (Some(0), &Value::Null));
     let text = said(&inspect(files.path(), &[]));
     assert!(
-        text.contains("would begin anew sequence numbers continue at 1"),
+        text.contains("would begin with an empty state sequence numbers continue at 1"),
         "{text}"
     );
 }

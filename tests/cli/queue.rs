@@ -129,7 +129,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let kicked = coordinator.well(&["kick", "--id", ready.trim()]);
     assert_eq!(kicked, "already ready\n");
     let stats = coordinator.well(&["stats"]);
-    let gone = "\n3 done since the start, including queues that are gone\n";
+    let gone = "\n3 done since the start, including removed queues\n";
     assert!(stats.ends_with(gone), "{stats}");
 }
 
@@ -235,7 +235,7 @@ t1:purges: 1 queued; 0 claimed; 1 delayed
     let two = ["t1:purges", "mails", "--limit", "3"];
     assert_eq!(of(&two), (json!([1, 4, 5]), json!(false)));
     let more = coordinator.well(&["show", "--list", "--limit", "1"]);
-    assert!(more.ends_with("and more: --limit is 1\n"), "{more}");
+    assert!(more.ends_with("there are more: --limit is 1\n"), "{more}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn help_teaches() {
         "env: SEXTON_DATA",
         "--memory",
         "--fsync <WHEN>",
-        "always (before the answer), interval:MS, never",
+        "always (before the answer), interval:MS, or never",
         "--lockserver <ADDR>",
         "127.0.0.1:11340",
         "--http <ADDR>",
@@ -131,7 +131,7 @@ fn wrong_flags_are_usage_errors_that_help() {
         ),
         (
             &["--fsync", "interval:0"],
-            &["0 ms is not within 1 to 60000"],
+            &["0 ms is not between 1 and 60000"],
         ),
         (
             &["--fsync", "interval:soon"],

@@ -300,7 +300,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     assert!(said.contains("(unnamed)"), "{said}");
     let said = refuse("http:http", listening(), listening(), memory);
     assert!(
-        said.contains("descriptor 1 (http): there already is one of this name"),
+        said.contains("descriptor 1 (http): another descriptor already has this name"),
         "{said}"
     );
     let said = refuse(

@@ -39,24 +39,27 @@ fn a_list_takes_the_states_that_it_shows() {
 fn what_is_no_number_is_said_to_be_none() {
     let tree = Tree::start();
     for (words, error) in [
-        (&["task", "show", "abc"][..], "`abc` is no task number: "),
-        (&["task", "pause", "abc"], "`abc` is no task number: "),
-        (&["queue", "peek", "abc"], "`abc` is no job number: "),
-        (&["queue", "kick", "--id", "x"], "`x` is no job number: "),
-        (&["queue", "result", "abc"], "`abc` is no job number: "),
-        (&["queue", "ack", "1", "abc"], "`abc` is no token: "),
+        (&["task", "show", "abc"][..], "`abc` is not a task number: "),
+        (&["task", "pause", "abc"], "`abc` is not a task number: "),
+        (&["queue", "peek", "abc"], "`abc` is not a job number: "),
+        (&["queue", "kick", "--id", "x"], "`x` is not a job number: "),
+        (&["queue", "result", "abc"], "`abc` is not a job number: "),
+        (&["queue", "ack", "1", "abc"], "`abc` is not a token: "),
         (
             &["lock", "release", "k", "--token", "y"],
-            "`y` is no token: ",
+            "`y` is not a token: ",
         ),
-        (&["events", "--task", "abc"], "`abc` is no task number: "),
-        (&["events", "--job", "abc"], "`abc` is no job number: "),
-        (&["replay", ".", "--job", "abc"], "`abc` is no job number: "),
+        (&["events", "--task", "abc"], "`abc` is not a task number: "),
+        (&["events", "--job", "abc"], "`abc` is not a job number: "),
+        (
+            &["replay", ".", "--job", "abc"],
+            "`abc` is not a job number: ",
+        ),
         (
             &["recover", ".", "--skip", "z"],
-            "`z` is no sequence number: ",
+            "`z` is not a sequence number: ",
         ),
-        (&["register", "--pid", "z"], "`z` is no process number: "),
+        (&["register", "--pid", "z"], "`z` is not a process number: "),
     ] {
         let done = tree.run(words);
         assert_eq!(done.status, 2, "{words:?}: {done:?}");

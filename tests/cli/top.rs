@@ -380,7 +380,7 @@ fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
     terminal.until_shown("NO ANSWER");
     // Keys work all the same.
     terminal.press("\t");
-    terminal.until_shown("asking for processes");
+    terminal.until_shown("reading processes");
     terminal.press("\t");
     terminal.until_shown("no panic since the start");
     coordinator.signal(Signal::CONT);

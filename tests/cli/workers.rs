@@ -245,7 +245,7 @@ fn what_is_wrong_with_a_table_is_told() {
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\ncolour = 1",
-            "there is no such key",
+            "unknown key",
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nafter = [\"db\"]",

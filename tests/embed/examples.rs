@@ -23,7 +23,7 @@ fn printed<E: std::fmt::Debug>(run: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) 
 #[test]
 fn a_service_embeds_a_node() {
     let expected = "the audit lost its lock, and stopped
-had it booked all the same: someone else has had the lock since
+a booking by it was refused: another client has held the lock since
 balance: 40
 ";
     assert_eq!(printed(service::run), expected);

@@ -29,12 +29,12 @@ const CANNOT_LISTEN: u8 = 111;
 /// The exit status after SIGTERM as PID 1, where the signal does not end the process: 128 plus the signal, as a shell reports it.
 const TERMINATED: u8 = 143;
 
-/// Descriptors reserved for other purposes than client connections.
+/// The number of descriptors reserved for purposes other than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Run as a drop-in replacement for beanstalkd: with its command line and only its protocol
+/// Run as a drop-in replacement for beanstalkd, with its command line and only its protocol
 ///
-/// A link to this program that is named `beanstalkd` does the same, for programs that start it under that name. SIGTERM and
+/// A link to this program that is named `beanstalkd` does the same, for programs that start beanstalkd by name. SIGTERM and
 /// SIGINT stop it cleanly; after SIGUSR1 it refuses new jobs. Without -b, jobs are kept in memory only.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
@@ -71,7 +71,7 @@ pub(crate) fn called_so() -> Option<Vec<OsString>> {
     is_so.then(|| words.collect())
 }
 
-/// Runs a command line of beanstalkd.
+/// Runs a beanstalkd command line.
 pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     let words = words.into_iter();
     let asked = flag::read(words.map(|word| word.to_string_lossy().into_owned()));
@@ -115,7 +115,7 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
     runtime.block_on(until_signal(config))
 }
 
-/// Logs errors and warnings; with one `-V` also progress, with more every command and reply.
+/// Logs errors and warnings; with one `-V` also progress, with more also every command and reply.
 fn start_log(verbosity: u32) {
     let level = match verbosity {
         0 => LevelFilter::WARN,
@@ -151,7 +151,7 @@ fn listen(flags: &Flags) -> Result<Opened, Failure> {
     Ok(opened)
 }
 
-/// Warns that jobs which beanstalkd itself left in the directory are not read.
+/// Warns that jobs left in the directory by beanstalkd itself are not read.
 fn look_for_binlog(data: &Path) {
     let Ok(files) = std::fs::read_dir(data) else {
         return;

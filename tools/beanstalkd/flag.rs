@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-/// The largest limit on the size of a job's body, in bytes.
+/// The maximum value of the limit on the size of a job's body, in bytes.
 const JOB_BYTES_LIMIT: u64 = 1 << 30;
 
 /// The output of `-h`, also printed after errors.
@@ -15,22 +15,22 @@ pub(crate) const USAGE: &str = "Use: beanstalkd [FLAGS], any of
   -l ADDR   listen on this address, or on a Unix socket as in unix:PATH [default: 0.0.0.0]
   -p PORT   listen on this port [default: 11300]
   -s BYTES  size of each file of the journal
-  -u USER   become this user, and the group it belongs to
-  -z BYTES  the most bytes of a job [default: 65535, at most 1073741824]
-  -c, -n    are ignored
-  -V        be verbose; twice: also log every command and reply
+  -u USER   change to this user and its primary group
+  -z BYTES  maximum size of a job [default: 65535, at most 1073741824]
+  -c, -n    ignored
+  -V        be verbose; given twice, also log every command and reply
   -v        print the version
-  -h        print this
+  -h        print this help
 ";
 
-/// The request of a command line.
+/// The action that a command line requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
-    /// Run the server.
+    /// Runs the server.
     Serve(Flags),
-    /// Print the version.
+    /// Prints the version.
     Version,
-    /// Print the usage.
+    /// Prints the usage.
     Help,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Invocation
                 'u' => flags.user = Some(value()?),
                 'z' => {
                     let bytes = size(&value()?)?.min(JOB_BYTES_LIMIT);
-                    flags.job_bytes = u32::try_from(bytes).expect("the limit is below it");
+                    flags.job_bytes = u32::try_from(bytes).expect("the limit fits in 32 bits");
                 }
                 'c' | 'n' => flags.ignored.push(letter),
                 'V' => flags.verbosity += 1,

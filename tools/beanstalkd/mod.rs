@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `flag.rs` | beanstalkd's flags, parsed as it parses them |
 //! | `command.rs` | the server: listens, changes user, serves, and handles signals |
-//! | `user.rs` | changing user |
+//! | `user.rs` | changes user |
 
 mod command;
 mod flag;

@@ -24,17 +24,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long to wait for a coordinator to come back during a request with an idempotency key, which it remembers for longer.
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
-/// The longest answer, in bytes.
+/// The maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// How long a stream may be silent. The coordinator sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// The longest head, and the longest chunk, of a stream, in bytes.
+/// The maximum size of the head of a stream, and of a chunk, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// An answer of the coordinator.
+/// An answer from the coordinator.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -81,7 +81,7 @@ pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
 }
 
 impl Answer {
-    /// Returns the body if the status is 200, else the refusal with its advice.
+    /// Returns the body if the status is 200, otherwise the refusal with its advice.
     pub(crate) fn well(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
         let said = self.said()?;
         if self.status == 200 {
@@ -114,7 +114,7 @@ impl Answer {
     }
 }
 
-/// Appends the fields to the path as a query string. Each must be a string.
+/// Appends the fields to the path as a query string. Each value must be a string.
 pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
     let mut path = path.to_owned();
     for (place, (field, value)) in fields.iter().enumerate() {
@@ -140,7 +140,7 @@ pub(crate) fn post(target: &Target, path: &str, patience: Duration) -> Result<An
 }
 
 /// Posts fields to a path. With a `wait`, in seconds, the request is sent again whenever the coordinator stops or crashes and
-/// comes back, until the wait is over. A coordinator that cannot be reached at first is an error at once.
+/// comes back, until the wait times out. If the coordinator cannot be reached at first, returns an error immediately.
 pub(crate) fn send(
     target: &Target,
     path: &str,
@@ -174,7 +174,7 @@ pub(crate) fn send(
         });
         let left = wait.saturating_sub(began.elapsed());
         if left.is_zero() {
-            let words = "the coordinator stopped and did not come back within the wait";
+            let words = "the coordinator stopped and did not come back in time";
             return Err(Failure::unreachable(words).help("`sexton status` shows whether it runs"));
         }
         rest(pause.min(left));
@@ -182,10 +182,10 @@ pub(crate) fn send(
     }
 }
 
-/// The number of requests of this process that wait for the coordinator to come back.
+/// The number of this process's requests that wait for the coordinator to come back.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// An absence of the coordinator, as one request meets it. Of requests that wait at the same time, the first prints a note.
+/// An outage of the coordinator, as one request sees it. Of the requests that wait at the same time, only the first prints a note.
 pub(crate) struct Outage;
 
 impl Outage {
@@ -244,13 +244,13 @@ pub(crate) fn send_once(
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 enum Trouble {
     /// No coordinator can be reached.
     Absent(Failure),
-    /// The coordinator ended before it had answered.
+    /// The coordinator ended before it answered.
     CutOff(Failure),
-    /// The coordinator is there, but the request failed.
+    /// The coordinator was reached, but the request failed.
     Refused(Failure),
 }
 
@@ -281,8 +281,8 @@ fn ask(
     let mut reader = ask_on(target, request, patience)?;
     let read = read_answer(&mut reader, &mut answer);
     match read.map_err(|error| (error.kind(), error)) {
-        // TLS may end without a closing alert: an answer that is complete counts. A request may be refused before it was read to
-        // its end: then the connection is reset after the answer.
+        // TLS may end without a closing alert, so a complete answer is accepted. A request may be refused before it was read to
+        // its end; the connection is then reset after the answer.
         Err((io::ErrorKind::ConnectionReset, _)) if parse(&answer).is_some() => {}
         Ok(()) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
         Err((io::ErrorKind::WouldBlock, _)) => {
@@ -330,7 +330,7 @@ fn read_answer(reader: &mut impl BufRead, answer: &mut Vec<u8>) -> io::Result<()
     reader.take(length).read_to_end(answer).map(drop)
 }
 
-/// Returns the length of the body, according to the head.
+/// Returns the length of the body that the head announces.
 fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -339,8 +339,8 @@ fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     })
 }
 
-/// Gets a path whose answer is a stream, and passes each line to `take` until the coordinator ends the stream. Returns an answer
-/// that is not a stream as it is.
+/// Gets a path whose answer is a stream, and passes each line to `take` until the coordinator ends the stream. Returns any answer
+/// that is not a stream unchanged.
 pub(crate) fn follow(
     target: &Target,
     path: &str,
@@ -406,7 +406,7 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
     );
     if let (Some(data), true) = (&target.data, absent) {
-        // Usually `sexton beanstalkd`, which has no such socket. But a coordinator that is just starting is worth a wait.
+        // Usually this is `sexton beanstalkd`, which has no such socket. It may also be a coordinator that is just starting.
         if let Ok(Some(process)) = RealDisk::new(data).holder() {
             let data = data.display();
             let words =
@@ -448,7 +448,7 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a command may wait is about real time"
+    reason = "the time that a command may wait is real time"
 )]
 pub(crate) fn instant() -> Instant {
     Instant::now()
@@ -456,7 +456,7 @@ pub(crate) fn instant() -> Instant {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what is waited for so makes no event: a coordinator that is there again, a file that grows"
+    reason = "no event signals these: a coordinator that is back, a file that grows"
 )]
 pub(crate) fn rest(pause: Duration) {
     std::thread::sleep(pause);

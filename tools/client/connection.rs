@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
-/// How long an idle connection is kept. The coordinator closes it after 30 s; a request sent at that moment might or might not be
-/// carried out, so connections are given up well before.
+/// How long an idle connection is kept. The coordinator closes it after 30 s, and a request sent at that moment might or might not
+/// be carried out, so connections are given up well before that.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// The most idle connections.
+/// The maximum number of idle connections.
 const KEPT_MAX: usize = 64;
 
 /// A connection of any kind.
@@ -105,18 +105,18 @@ mod tests {
         let idle = Idle::default();
         let (ours, theirs) = UnixStream::pair().expect("there are descriptors");
         idle.keep(Box::new(ours));
-        let again = idle.take().expect("it stands");
-        assert!(idle.take().is_none(), "nobody else has it");
+        let again = idle.take().expect("the connection is open");
+        assert!(idle.take().is_none(), "a connection is taken only once");
         idle.keep(again);
         drop(theirs);
-        assert!(idle.take().is_none(), "its other end is gone");
+        assert!(idle.take().is_none(), "the other end was closed");
 
         let (ours, mut theirs) = UnixStream::pair().expect("there are descriptors");
         idle.keep(Box::new(ours));
         theirs.write_all(b"HTTP/1.1 408").expect("there is room");
         assert!(
             idle.take().is_none(),
-            "what it says is no answer to anything"
+            "unsolicited data makes a connection unusable"
         );
     }
 }

@@ -19,10 +19,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// The longest file that is read, in bytes. The certificates that a system trusts take a few hundred kilobytes.
+/// The maximum size of a file that is read, in bytes. The certificates that a system trusts take a few hundred kilobytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The longest token, as on the side of the coordinator.
+/// The maximum length of a token, in bytes; the coordinator has the same limit.
 const TOKEN_BYTES_MAX: usize = 4096;
 
 /// How long connecting over TCP may take.
@@ -136,7 +136,7 @@ enum Way {
 }
 
 impl Target {
-    /// Returns whether it is reached over a Unix socket, so on this machine.
+    /// Returns whether it is reached over a Unix socket, and so runs on this machine.
     pub(crate) const fn is_socket(&self) -> bool {
         matches!(self.way, Way::Socket(_))
     }
@@ -161,7 +161,7 @@ impl Target {
         }
     }
 
-    /// Returns its name in messages.
+    /// Returns the coordinator's name for messages.
     pub(crate) fn shown(&self) -> String {
         match (&self.data, &self.way) {
             (Some(data), _) => data.display().to_string(),
@@ -169,12 +169,12 @@ impl Target {
         }
     }
 
-    /// Returns its address.
+    /// Returns the coordinator's address.
     pub(super) fn place(&self) -> String {
         self.way.shown()
     }
 
-    /// Returns whether it is reached over TCP, which other machines could use, too.
+    /// Returns whether it is reached over TCP, and so might run on another machine.
     pub(super) fn is_tcp(&self) -> bool {
         matches!(self.way, Way::Tcp { .. })
     }

@@ -33,12 +33,12 @@ impl Import {
 /// Convert a configuration of supervisord into [services.NAME] tables
 ///
 /// Each [program:x] becomes a service. Keys without a counterpart are listed on standard error, one per line, with the reason;
-/// docs/coming-from-supervisord.md has a table of all keys. Files named by an include section are read, too. Nothing is started,
+/// docs/coming-from-supervisord.md has a table of all keys. Files named by an include section are read too. Nothing is started,
 /// and supervisord is left alone.
 ///
 /// Variables are filled in from the environment of this command, so run it with that of supervisord. Secrets are never written: a
 /// variable with TOKEN, SECRET, PASSWORD or KEY in its name must be put into a file that the new table names. A program with a
-/// `user` never runs as another user. If root is to run the services, import as root: otherwise such a program gets `autostart =
+/// `user` never runs as any other user. If root will run the services, import as root: otherwise such a program gets `autostart =
 /// false`, since only root can launch it.
 #[derive(Args)]
 #[command(after_help = "\
@@ -48,7 +48,7 @@ Examples:
   sexton config --config app.toml                                         check it; nothing is started
   systemctl stop supervisor && sexton serve --config app.toml --data data
 
-Exit status: 0 written, whatever was not carried over; 1 there is no program in it; 2 supervisord would not accept the \
+Exit status: 0 written, even if not everything was carried over; 1 the configuration has no program; 2 supervisord would not accept the \
 configuration, and every problem is listed; 3 a file cannot be read or written.")]
 struct Supervisord {
     /// The main file, such as /etc/supervisor/supervisord.conf
@@ -97,7 +97,7 @@ fn variables() -> BTreeMap<String, String> {
     texts.flatten().collect()
 }
 
-/// Returns the names and the number of this user, unless it is root.
+/// Returns the name and number of this user, each of which a program's `user` may be, unless it is root.
 fn user() -> Option<Vec<String>> {
     let user = rustix::process::geteuid();
     let number = user.as_raw().to_string();

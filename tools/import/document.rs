@@ -1,6 +1,6 @@
 //! A configuration of supervisord: a file, and the files that its `[include]` names.
 //!
-//! Reads a bounded number of files, each once and none without an end. As in supervisord, an included file cannot include others.
+//! Reads a bounded number of files of bounded size, each once. As in supervisord, an included file cannot include others.
 
 use crate::import::expansion::{Names, expand};
 use crate::import::glob;
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The longest file, in bytes.
+/// The maximum size of a file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The most included files.
+/// The maximum number of included files.
 const FILES_MAX: usize = 256;
 
-/// All sections, with notes on what was found.
+/// All sections, with notes on problems.
 pub(super) struct Document {
     pub(super) parsed: Parsed,
     /// Notes other than those on repeated keys.
@@ -50,7 +50,7 @@ impl Document {
         Ok(document)
     }
 
-    /// Adds the text of a file.
+    /// Parses the text of a file and adds its sections.
     fn add(&mut self, path: &Path, bytes: &[u8]) {
         let path: Arc<Path> = path.into();
         let line = |at: usize| {
@@ -61,7 +61,7 @@ impl Document {
             }
         };
         if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
-            let note = Note::new(&line(at), "there is a zero byte");
+            let note = Note::new(&line(at), "this line has a zero byte");
             self.parsed.problems.push(note);
             return;
         }
@@ -69,7 +69,7 @@ impl Document {
             Ok(text) => parse(&path, text, &mut self.parsed),
             Err(error) => {
                 let place = line(error.valid_up_to());
-                let note = Note::new(&place, "there are bytes that are not UTF-8");
+                let note = Note::new(&place, "this line is not valid UTF-8");
                 self.parsed.problems.push(note);
             }
         }

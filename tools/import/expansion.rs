@@ -6,10 +6,10 @@
 use sexton::actors::process::{Spec, is_secret_name};
 use std::collections::BTreeMap;
 
-/// The longest value, in bytes: a longer one could not be launched.
+/// The maximum size of a value, in bytes: a longer one could not be launched.
 const BYTES_MAX: usize = Spec::BYTES_MAX;
 
-/// The values of names, except `here`.
+/// The values of all names except `here`.
 pub(super) struct Names<'a> {
     /// Strings by name.
     pub(super) texts: Vec<(&'static str, &'a str)>,
@@ -81,9 +81,7 @@ impl Names<'_> {
                 let numbers = self.numbers.iter().map(|(known, _)| *known);
                 let known: Vec<&str> = texts.chain(numbers).chain(["here", "ENV_X"]).collect();
                 let known = known.join(", ");
-                Err(format!(
-                    "%({name})s: there is no such name here, only {known}"
-                ))
+                Err(format!("%({name})s: unknown name, expected one of {known}"))
             }
         }
     }
@@ -180,7 +178,7 @@ impl<'a> Format<'a> {
     }
 }
 
-/// Parses leading digits; also returns the rest. A number with too many digits becomes the largest.
+/// Parses leading digits; also returns the rest. A number with too many digits becomes the maximum.
 fn digits(text: &str) -> (Option<usize>, &str) {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(count);
@@ -243,10 +241,10 @@ mod tests {
 
     #[test]
     fn secrets_and_variables_that_are_not_there_are_never_filled_in() {
-        let secret = filled("--token %(ENV_API_TOKEN)s").expect("it is well formed");
+        let secret = filled("--token %(ENV_API_TOKEN)s").expect("the text is well formed");
         assert!(!secret.contains("hush"), "{secret}");
         assert_eq!(unfilled(&secret), Some("API_TOKEN"));
-        let absent = filled("%(ENV_NOWHERE)s").expect("it is well formed");
+        let absent = filled("%(ENV_NOWHERE)s").expect("the text is well formed");
         assert_eq!(unfilled(&absent), Some("NOWHERE"));
         assert_eq!(unfilled("__init__ ENV_X"), None);
     }

@@ -1,12 +1,12 @@
 //! Finds the files that a pattern of `[include]` matches, as Python's `glob` does: `*`, `?`, `[a-z]` and `[!a-z]` within a
-//! component of the path; a leading dot must be written out.
+//! component of the path; a leading dot must be matched explicitly.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The most directory entries that are read for one pattern.
+/// The maximum number of directory entries that are read for one pattern.
 const ENTRIES_MAX: usize = 10_000;
 
 /// Returns the paths that match a pattern, sorted.
@@ -66,7 +66,7 @@ fn fits_dot(pattern: &[u8], name: &[u8]) -> bool {
     pattern.starts_with(b".") || !name.starts_with(b".")
 }
 
-/// Returns whether a name matches a pattern. Takes at most quadratic time, whatever the pattern.
+/// Returns whether a name matches a pattern. Takes at most quadratic time for any pattern.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

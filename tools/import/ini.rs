@@ -1,7 +1,7 @@
 //! Parses supervisord's dialect of INI, as Python's `RawConfigParser` does: comments begin with `;` or `#`, at the start of a
 //! line or after a space; a line that is indented more than its key continues the value.
 //!
-//! Values are not interpreted. Keys are in lower case, as supervisord compares them.
+//! Values are not interpreted. Keys are converted to lower case, since supervisord compares them so.
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The section with defaults for keys that other sections lack.
 const DEFAULTS: &str = "DEFAULT";
 
-/// The most sections, and the most keys of a section.
+/// The maximum number of sections, and of keys in a section.
 const SECTIONS_MAX: usize = 4096;
 const KEYS_MAX: usize = 1024;
 
@@ -75,14 +75,14 @@ impl fmt::Display for Note {
 #[derive(Default)]
 pub(super) struct Parsed {
     pub(super) sections: Vec<Section>,
-    /// Lines that are not valid.
+    /// Invalid lines.
     pub(super) problems: Vec<Note>,
-    /// Repeated keys, of which the last counts.
+    /// Repeated keys, of which the last value counts.
     pub(super) repeated: Vec<Note>,
 }
 
 impl Parsed {
-    /// Reports repeated sections. supervisord merges their keys, so one of them would not be what it seems.
+    /// Reports repeated sections. supervisord merges their keys, which would make each of them misleading.
     pub(super) fn find_twins(&mut self) {
         for (number, section) in self.sections.iter().enumerate() {
             let mut before = self.sections.iter().take(number);
@@ -113,7 +113,7 @@ impl Parsed {
     }
 }
 
-/// Parses the text of a file, and appends to what was read before.
+/// Parses the text of a file, and appends its sections to `parsed`.
 pub(super) fn parse(file: &Arc<Path>, text: &str, to: &mut Parsed) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");

@@ -10,15 +10,15 @@ const SYSLOG: &str = "output goes to files only";
 const PROGRAM: &[(&str, &str)] = &[
     (
         "priority",
-        "supervisord launches in this order and waits for nothing; `after` makes a service wait until others run",
+        "supervisord launches in this order without waiting; `after` makes a service wait until others run",
     ),
     (
         "startsecs",
-        "a service runs as soon as it is launched; one that ends again is restarted after a wait that doubles (`backoff`)",
+        "a service counts as running as soon as it is launched; each restart is delayed for twice as long as the last (`backoff`)",
     ),
     (
         "startretries",
-        "a service is given up after more than 10 restarts in a minute (`intensity`, `period`)",
+        "a service fails after more than 10 restarts in a minute (`intensity`, `period`)",
     ),
     ("stdout_logfile", OUTPUT),
     ("stderr_logfile", OUTPUT),
@@ -28,10 +28,7 @@ const PROGRAM: &[(&str, &str)] = &[
     ("stderr_events_enabled", EVENTS),
     ("stdout_syslog", SYSLOG),
     ("stderr_syslog", SYSLOG),
-    (
-        "serverurl",
-        "there is no supervisord to ask; use `sexton service`",
-    ),
+    ("serverurl", "no supervisord runs; use `sexton service`"),
 ];
 
 /// Keys of `[supervisord]`.
@@ -63,7 +60,7 @@ const SUPERVISORD: &[(&str, &str)] = &[
 const SECTIONS: &[(&str, &str)] = &[
     (
         "unix_http_server",
-        "the coordinator listens at DATA/sexton.sock by itself",
+        "the coordinator always listens on DATA/sexton.sock",
     ),
     (
         "inet_http_server",
@@ -73,7 +70,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("rpcinterface", "see docs/protocols/http.md"),
     (
         "eventlistener",
-        "it waits for events of supervisord, which never come; `sexton events` shows those of sexton",
+        "it waits for events of supervisord, which never arrive; `sexton events` shows those of sexton",
     ),
     (
         "fcgi-program",

@@ -2,7 +2,7 @@
 
 use sexton::actors::process::Spec;
 
-/// The keys of each stream: the file, its largest size, the number of old files.
+/// The keys of each stream: the file, its maximum size, and the number of old files.
 pub(super) const KEYS: [[&str; 3]; 2] = [
     [
         "stdout_logfile",
@@ -80,7 +80,7 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
                 (max, stream.max.is_some()),
                 (backups, stream.keep.is_some()),
             ];
-            let words = "it goes to a file here, which is rotated like any other: see `output`";
+            let words = "the output goes to a file, which is rotated like any other: see `output`";
             remarks.extend(told.into_iter().filter(|it| it.1).map(|it| (it.0, words)));
             continue;
         }
@@ -93,7 +93,7 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
             if output.max.is_some_and(|it| it != bytes) {
                 remarks.push((max, "both streams get the larger of their limits"));
             }
-            // No limit counts as the largest.
+            // No limit counts as the largest limit.
             let longer = output.max.into_iter().chain([bytes]);
             output.max = longer.max_by_key(|it| it.wrapping_sub(1));
         }

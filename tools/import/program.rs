@@ -1,6 +1,6 @@
 //! Converts a `[program:x]` to a service, or to a service for each of its processes if the process number occurs in its settings.
 //!
-//! A program with a user is never run as another user, and values of secrets are never written.
+//! A program with a user never runs as any other user, and the values of secrets are never written.
 
 use crate::import::document::directory;
 use crate::import::expansion::{Names, expand, unfilled};
@@ -41,16 +41,16 @@ pub(super) struct Service {
     pub(super) instances: i64,
 }
 
-/// What all programs of a configuration share.
+/// The context that all programs of a configuration share.
 pub(super) struct Surroundings<'a> {
     pub(super) host: &'a str,
-    /// The environment of the import, with that of `[supervisord]`.
+    /// The environment of the import, overlaid with that of `[supervisord]`.
     pub(super) variables: BTreeMap<String, String>,
     /// The variables that `[supervisord]` sets for every program.
     pub(super) env: Vec<(String, String)>,
     /// The default directory of programs.
     pub(super) dir: Option<String>,
-    /// The names and the number of the importing user; `None` for root, who can become any user.
+    /// The name and number of the importing user; `None` for root, who can become any user.
     pub(super) user: Option<Vec<String>>,
     /// The group of each program, by the program's name.
     pub(super) groups: BTreeMap<String, String>,
@@ -59,9 +59,9 @@ pub(super) struct Surroundings<'a> {
 /// The report on a configuration.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// What is not carried over, and why.
+    /// Settings that are not carried over, with the reason.
     pub(super) notes: Vec<Note>,
-    /// What supervisord itself would refuse.
+    /// Settings that supervisord itself would refuse.
     pub(super) problems: Vec<Note>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Program<'a> {
         each
     }
 
-    /// Converts what is common to all processes.
+    /// Converts the settings that are common to all processes.
     fn shared(&mut self) -> Service {
         let starts = self.read("autostart", true, boolean);
         let restart = self.read("autorestart", "on-failure", policy);
@@ -293,12 +293,12 @@ impl<'a> Program<'a> {
         if self.around.user.as_ref().is_none_or(is_own) {
             self.note(
                 "user",
-                "carried over: `sexton serve` has to run as root or as that user. HOME, LOGNAME, SHELL and USER are that user's, unlike under supervisord",
+                "carried over: `sexton serve` must run as root or as that user. HOME, LOGNAME, SHELL and USER are that user's, unlike under supervisord",
             );
             return;
         }
         to.remarks.push(format!(
-            "Not started: to run it as {user}, `sexton serve` has to run as root or as {user}. Otherwise it is not launched."
+            "Not started: to run it as {user}, `sexton serve` must run as root or as {user}. Otherwise it is not launched."
         ));
         to.is_disabled = true;
         self.note(
@@ -322,13 +322,10 @@ impl<'a> Program<'a> {
             return Vec::new();
         };
         if !codes.contains(&0) {
-            self.note("exitcodes", "exit code 0 is always a success here");
+            self.note("exitcodes", "exit code 0 always counts as a success");
         }
         if let Some(code) = codes.iter().find(|code| **code > 128) {
-            let words = format!(
-                "here, {code} also stands for an end by signal {}",
-                code - 128
-            );
+            let words = format!("{code} now also matches an end by signal {}", code - 128);
             self.note("exitcodes", &words);
         }
         codes.retain(|code| *code != 0);
@@ -360,7 +357,7 @@ impl<'a> Program<'a> {
         if has_secret(&argv) {
             self.note(
                 "command",
-                "it seems to contain a secret, which is copied; better read it from env_file",
+                "it seems to contain a secret, which was copied; it is safer to read it from env_file",
             );
         }
         self.directory(to, number, count);
@@ -389,7 +386,7 @@ impl<'a> Program<'a> {
         if !to.secrets.is_empty() {
             let names = to.secrets.join(", ");
             let words = format!(
-                "{names}: secrets are read from a file, which you have to write: see env_file"
+                "{names}: secrets are read from a file, which you must create: see env_file"
             );
             self.note("environment", &words);
         }
@@ -401,7 +398,7 @@ impl<'a> Program<'a> {
             if !dir.starts_with('/') {
                 self.note(
                     "directory",
-                    "it is relative, and is taken from the directory of the new file",
+                    "it is relative, and is resolved against the directory of the new file",
                 );
             }
             to.dir = Some(dir);

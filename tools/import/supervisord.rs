@@ -10,13 +10,13 @@ use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The most programs of a group.
+/// The maximum number of programs in a group.
 const PROGRAMS_MAX: usize = 1024;
 
 /// The result of an import.
 pub(super) struct Imported {
     pub(super) services: Vec<Service>,
-    /// What is not carried over, in the order of the files.
+    /// Settings that are not carried over, in the order of the files.
     pub(super) notes: Vec<Note>,
 }
 

@@ -1,4 +1,4 @@
-//! The state of the actors, as far as snapshot and journal could be read.
+//! The state of the actors, as far as the snapshot and the journal could be read.
 
 use serde::Serialize;
 use sexton::actors::dispatch::{self, DispatchMachine};
@@ -12,14 +12,14 @@ use sexton::spine::machine::{Machine as _, Now};
 use sexton::spine::recovery::Recovering;
 use std::collections::BTreeMap;
 
-/// Figures of an actor's state.
+/// A summary of an actor's state.
 #[derive(Debug, Serialize)]
 pub(crate) struct ActorFigures {
     pub(crate) name: &'static str,
-    /// Its newest record.
+    /// The sequence number of its newest record.
     pub(crate) last: Seq,
     pub(crate) digest: Digest,
-    /// Its counts, in its own order.
+    /// Its counts, in the order that the actor defines.
     #[serde(flatten, serialize_with = "by_name")]
     pub(crate) counts: Vec<(&'static str, u64)>,
 }
@@ -50,7 +50,7 @@ pub(crate) enum ItemState {
     },
 }
 
-/// How it stands with a task. Its command is not shown: variables may be secrets.
+/// The state of a task, without its command: its variables may be secrets.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskFound {
     name: Name,
@@ -156,7 +156,7 @@ impl KeyEntries {
         };
         let listed = machine.query(Now::default(), &query);
         let Reply::List(entries) = listed else {
-            unreachable!("a list is not answered with {listed:?}");
+            unreachable!("a query for a list was answered with {listed:?}");
         };
         Self {
             key: key.clone(),

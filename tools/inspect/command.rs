@@ -10,23 +10,23 @@ use sexton::replay::Followed;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often to retry on a directory that its coordinator changes meanwhile.
+/// The number of retries on a directory that its coordinator changes meanwhile.
 const LOOKS_MAX: u32 = 5;
 /// The pause between retries.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Show what a data directory holds, whether it is intact, and what a start would do with it
 ///
-/// It never writes into the directory, can be used beside a running coordinator, and shows as much as it can of a damaged
+/// Never writes to the directory, can be used beside a running coordinator, and shows as much as possible of a damaged
 /// directory. Snapshots are copied to TMPDIR to be read.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton inspect /var/lib/sexton             snapshots, journal, what a start would do
-  sexton inspect DATA --actor lock           how many locks there are
-  sexton inspect DATA --key acct             who holds what under a key, who waits, and its history
+  sexton inspect DATA --actor lock           the number of locks
+  sexton inspect DATA --key acct             the holders and waiters of a key, and its history
   sexton inspect DATA --job 17               the state of a job, and its history
 
-Exit status: 0 intact; 1 damage without loss: a start would not need what is damaged; 2 wrong flags; \
+Exit status: 0 intact; 1 damage without loss: a start would not need the damaged parts; 2 wrong flags; \
 3 a start would be refused, or nothing can be read.")]
 pub(crate) struct Inspect {
     /// A data directory
@@ -76,15 +76,16 @@ impl Inspect {
         }
         let words = findings.damage.join("; ");
         Err(
-            Failure::found(format!("damaged, but nothing is lost: {words}"))
-                .help("a start does not need what is damaged; damaged snapshots are written anew"),
+            Failure::found(format!("damaged, but nothing is lost: {words}")).help(
+                "a start does not need the damaged parts; damaged snapshots are written again",
+            ),
         )
     }
 
     /// Retries while a coordinator is changing the directory, until nothing is wrong.
     #[expect(
         clippy::disallowed_methods,
-        reason = "what another process does to its files can only be looked at again"
+        reason = "no event signals what another process does to its files, so they are read again"
     )]
     fn look(&self, item: Option<&Followed>) -> Result<Findings, Failure> {
         let mut looks = 1;

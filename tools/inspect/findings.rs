@@ -17,7 +17,7 @@ use sexton::replay::Followed;
 use sexton::spine::recovery::{NO_WAY_ON, Past, RecoveryError, Scope, goes_back, recover};
 use std::path::{Path, PathBuf};
 
-/// Everything that was found.
+/// The result of an inspection.
 #[derive(Debug, Serialize)]
 pub(crate) struct Findings {
     pub(crate) data: PathBuf,
@@ -78,18 +78,18 @@ pub(crate) struct JournalFindings {
     pub(crate) segments: Vec<Surveyed>,
     /// Other files in its directory.
     pub(crate) others: Vec<String>,
-    /// Why the journal cannot be read to its end, or damage that could be passed over.
+    /// Why the journal cannot be read to its end, or damage that could be skipped.
     pub(crate) damaged: Option<String>,
 }
 
-/// What a start would do.
+/// The actions of a start.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StartForecast {
     /// Why it would be refused, and what to do.
     pub(crate) refused: Option<String>,
     #[serde(skip)]
     pub(crate) help: Option<String>,
-    /// The snapshot that it would load, and the sequence number up to which that goes.
+    /// The snapshot that it would load, and the last sequence number included in it.
     pub(crate) snapshot: Option<(String, Seq)>,
     /// The number of records that it would replay.
     pub(crate) records: u64,
@@ -98,7 +98,7 @@ pub(crate) struct StartForecast {
     pub(crate) at: Timestamp,
     /// The first sequence number that it would assign.
     pub(crate) next: Seq,
-    /// Whether it would find a clean stop; `None` if it would begin anew.
+    /// Whether it would find a clean stop; `None` if it would begin with an empty state.
     pub(crate) clean: Option<bool>,
     /// The unfinished end that it would cut off.
     pub(crate) cut: Option<String>,
@@ -108,7 +108,7 @@ pub(crate) struct StartForecast {
 pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Failure> {
     let disk = RealDisk::new(data);
     let running = disk.holder().unwrap_or_else(|error| {
-        tracing::debug!(%error, "failed to find out whether a coordinator runs");
+        tracing::debug!(%error, "failed to determine whether a coordinator runs");
         None
     });
     let copies = Copies::of(data)?;

@@ -1,7 +1,7 @@
-//! `sexton inspect`: what a data directory holds, whether it is intact, and what a start would do with it.
+//! `sexton inspect`: shows what a data directory holds, whether it is intact, and what a start would do with it.
 //!
 //! It never writes to the directory: snapshots are compared with their seals, copied elsewhere, and read there by a separate
-//! process; the journal is read in place. What a start would do is decided by the code of the start itself.
+//! process; the journal is read in place. The code of the start itself determines what a start would do.
 //!
 //! | file | holds |
 //! |---|---|

@@ -73,7 +73,7 @@ pub(crate) fn actors(findings: &Findings) -> String {
     page.0
 }
 
-const ABSENT: &str = "is not there: it has ended, or never existed";
+const ABSENT: &str = "does not exist: it has ended, or never existed";
 
 /// Formats all figures of a job or a queue, each with its name.
 fn figures(view: &impl serde::Serialize) -> String {
@@ -114,13 +114,13 @@ fn counts(actor: &ActorFigures) -> String {
 fn held(page: &mut Page, found: &KeyEntries) {
     let key = found.key.to_text();
     if found.entries.is_empty() {
-        page.line(&key, "nobody holds anything under it");
+        page.line(&key, "has no holder and no waiters");
     }
     for entry in &found.entries {
         let until = match (entry.deadline, entry.bound) {
             (Some(deadline), _) => time(deadline),
             (None, Some(bound)) => format!("the end of process {}", bound.process),
-            (None, None) => "without end".to_owned(),
+            (None, None) => "it is released".to_owned(),
         };
         let stands = match entry.token {
             Some(token) => format!("holds it with token {token}, until {until}"),
@@ -132,7 +132,7 @@ fn held(page: &mut Page, found: &KeyEntries) {
     if !found.entries.is_empty() {
         page.line(
             "",
-            "(node time; after a start these spans begin again in full)",
+            "(node time; a start begins each of these spans again in full)",
         );
     }
 }
@@ -223,7 +223,7 @@ fn start(page: &mut Page, start: &StartForecast) {
         Some((slot, upto)) => {
             format!("would load snapshot {slot} up to {upto}, and replay {records} up to {last}")
         }
-        None if start.last.0 == 0 => "would begin anew".to_owned(),
+        None if start.last.0 == 0 => "would begin with an empty state".to_owned(),
         None => format!("would replay the whole journal: {records} up to {last}"),
     };
     page.line("a start", &does);

@@ -19,18 +19,18 @@ const PAGE: u64 = 1000;
 
 /// Run background work one pass at a time, at most once per period, without losing a request for it
 ///
-/// A lease is a named right to run one pass. Request a pass wherever work may have come up: after a web hit, from a cron line,
-/// from a hook. It runs at once if the lease is free. If not, the first caller is next and waits for its turn, and later callers
-/// are turned away, since that pass begins after their requests. The coordinator launches the commands, so nothing is lost if a
-/// caller is killed.
+/// A lease is a named right to run one pass. Request a pass wherever there may be new work: after a web hit, from a cron line,
+/// from a hook. It runs immediately if the lease is free. If not, the first caller is next and waits for its turn, and later
+/// callers are turned away, since that pass begins after their requests. The coordinator launches the commands, so nothing is
+/// lost if a caller is killed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton lease run sync -- ./sync                     at once, or when its turn comes; at most one pass a minute
+  sexton lease run sync -- ./sync                     now, or when its turn comes; at most one pass per minute
   sexton lease run sync --detach -- ./sync            the same, without waiting: for a request handler
   sexton lease run mails --period 5m -- ./send-mails  no two passes begin within five minutes
   sexton lease check sync && sexton lease run sync --detach -- ./sync
-  sexton lease show sync                              what runs, what is next, until when
+  sexton lease show sync                              the running pass and the next, and their times
 
 Exit status: 0 success; 1 refused: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. `run` exits \
 with the status of its command.")]
@@ -69,16 +69,16 @@ Examples:
   sexton lease list shop/                leases whose names begin with shop/
   sexton lease list --json | jq -r '.leases[].name'")]
     List {
-        /// Only leases whose names begin with this
+        /// Only leases whose names begin with this prefix
         #[arg(value_parser = name)]
         prefix: Option<Name>,
-        /// The most leases to show
+        /// The maximum number of leases to show
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
     /// Check whether a request for a pass would change anything: the lease is enabled and no request is queued
     ///
-    /// Changes nothing, and takes the same time however many leases there are. Fossil does this check before it starts a process.
+    /// Changes nothing, and takes the same time for any number of leases. Fossil does this check before it starts a process.
     /// For a lease that does not exist yet the answer is yes, with a note: the first request creates it.
     #[command(after_help = "\
 Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
@@ -95,7 +95,7 @@ Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
         #[command(flatten)]
         which: LeaseSelector,
     },
-    /// Refuse requests from now on: the next pass is dropped, a running one goes on
+    /// Refuse requests from now on; the next pass is dropped, and a running one runs to its end
     #[command(after_help = "\
 Example: sexton lease disable sync
 
@@ -118,7 +118,7 @@ Example: sexton lease import repo \"$(sqlite3 repo.fossil \"SELECT value FROM co
     },
     /// Delete a lease and its settings
     ///
-    /// Refused while a pass runs. With --force the pass is stopped first: the lease is free when none of its processes is left.
+    /// Refused while a pass runs. With --force the pass is stopped first; the lease is free once none of its processes is left.
     #[command(after_help = "\
 Examples:
   sexton lease reset sync
@@ -129,7 +129,7 @@ Examples:
         /// Stop a running pass
         #[arg(long)]
         force: bool,
-        /// How long to wait until none of its processes is left, in whole seconds
+        /// How long to wait until none of the pass's processes is left, in whole seconds
         #[arg(long, value_name = SPAN, default_value = "60", requires = "force", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
     },
@@ -213,14 +213,13 @@ impl ClientOptions {
 
     fn reset(&self, mut asked: Fields, wait: u64) -> Result<(), Failure> {
         asked.insert("wait".to_owned(), wait.into());
-        // Sent once, even across a restart of the coordinator: a reset that was requested is carried out.
+        // Sent only once, even if the coordinator restarts: a reset that it has received is carried out.
         let patience = Duration::from_secs(wait + 15);
         let said = self.act_once("reset", asked, patience)?;
         if said.pointer("/gone") == Some(&true.into()) {
             return self.tell(&said, |_| "forgotten\n".to_owned());
         }
-        let words =
-            "its pass is being stopped, but some of its processes are still alive after the wait";
+        let words = "timed out waiting: the pass is being stopped, but some of its processes are still alive";
         Err(Failure::found(words))
     }
 
@@ -250,7 +249,8 @@ impl ClientOptions {
         self.tell(&said, |_| {
             let mut page = page::list(&leases);
             if is_more {
-                writeln!(page, "and more: --limit is {limit}").expect("a string takes all");
+                writeln!(page, "there are more: --limit is {limit}")
+                    .expect("writing to memory does not fail");
             }
             page
         })

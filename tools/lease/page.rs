@@ -54,17 +54,17 @@ pub(super) fn fossil(lease: &Value) -> String {
     ];
     let mut page = String::new();
     for (label, value) in lines {
-        writeln!(page, "{label:<12}{value}").expect("a string takes all");
+        writeln!(page, "{label:<12}{value}").expect("writing to memory does not fail");
     }
     page
 }
 
-/// Formats a lease, followed by the lines that Fossil prints of one.
+/// Formats a lease, followed by the lines that Fossil prints for a lease.
 pub(super) fn whole(lease: &Value) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<11} {value}").expect("a string takes all");
+            writeln!(page, "{name:<11} {value}").expect("writing to memory does not fail");
         }
     };
     line("name", &shown(lease, "name"));
@@ -197,7 +197,7 @@ fn next(lease: &Value) -> String {
     }
 }
 
-/// Formats a lease with a running or upcoming pass: its name, who runs it and for how long, and what is next.
+/// Formats a lease with a running or upcoming pass: its name, who runs the pass and for how long, and what is next.
 pub(crate) fn stirring(lease: &Value) -> [String; 4] {
     let now = number(lease, "/now");
     let (who, since) = match lease.pointer("/current") {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sexton::refusal::Reason;
 use std::time::Duration;
 
-/// The advice for a refusal.
+/// The advice for each refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
@@ -26,10 +26,10 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The longest wait of one request, in seconds.
+/// The maximum wait of one request, in seconds.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// The coordinator to ask, and the form of the output.
+/// The coordinator that receives the requests, and the format of the output.
 #[derive(Clone)]
 pub(super) struct ClientOptions {
     pub(super) target: Target,
@@ -37,8 +37,8 @@ pub(super) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Posts a request and returns the answer. With a `wait`, in seconds, the request is repeated if the coordinator restarts;
-    /// use no wait for requests that must not be carried out twice.
+    /// Posts a request and returns the answer. With a `wait`, in seconds, the request is repeated if the coordinator restarts,
+    /// so use 0 for requests that must not be carried out twice.
     pub(super) fn act(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/leases/{what}");
         client::send(&self.target, &path, fields, wait)?.well(HELPS)

@@ -1,7 +1,7 @@
 //! `sexton lease run`: requests a pass of a command, and acts like a shell in the foreground once the command's turn comes.
 //!
 //! The coordinator launches the command, and the lease depends only on the command's processes: this process may be killed at any
-//! time. The streams and the environment for the command are held by the keeper as long as this process runs.
+//! time. The keeper holds the streams and the environment for the command as long as this process runs.
 
 use crate::client::{Fields, fields, rest};
 use crate::lease::command::LeaseSelector;
@@ -19,23 +19,23 @@ use std::process::Command;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// The pause before asking again for the result of a launch that failed.
+/// The pause before the result of a failed launch is requested again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Request a pass: run a command, now or when its turn comes
 ///
-/// If no pass runs and the period of the last one is over, it runs at once. Otherwise it is next and waits for its turn. If
-/// another request is already next, this exits with 0 at once, since the pass of that request begins later than now. So it can be
-/// called whenever there may be work.
+/// If no pass runs and the period of the last one is over, the command runs immediately. Otherwise it is next and waits for its
+/// turn. If another request is already next, this exits with 0 immediately, since the pass of that request has yet to begin. So
+/// it can be called whenever there may be work.
 ///
 /// In the foreground the command has this terminal's streams and signals, and its exit status becomes this command's. Ctrl-C
 /// during the wait cancels the request, unless others were turned away because of it. The coordinator launches the command: if
-/// this process is killed by SIGKILL, a running pass goes on, and a next one runs in the background when its turn comes. A pass
-/// that is killed is run again when its period is over, unless it was requested with --no-delay.
+/// this process is killed by SIGKILL, a running pass continues, and a waiting one runs in the background when its turn comes. A
+/// pass that is killed is run again when its period is over, unless it was requested with --no-delay.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton lease run sync -- ./sync                       at once, or when its turn comes
+  sexton lease run sync -- ./sync                       now, or when its turn comes
   sexton lease run sync --detach -- ./sync              without waiting: for a request handler
   sexton lease run sync --period 5m -- ./sync           the next pass begins no sooner than five minutes after this one
   sexton lease run sync --no-delay -- ./sync            now or not at all
@@ -45,19 +45,19 @@ Examples:
 The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved \
 at each launch, so a replaced program runs from the next pass on.
 
-Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not its \
-turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
+Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not this \
+request's turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
 coordinator runs there.")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(super) struct Run {
     #[command(flatten)]
     which: LeaseSelector,
 
-    /// The shortest time from the start of this pass to the start of the next [default: as set, or 60s]
+    /// The minimum time from the start of this pass to the start of the next [default: as set, or 60s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     period: Option<u64>,
 
-    /// Do not wait: print the answer to the request, and exit
+    /// Do not wait; print the answer to the request and exit
     #[arg(long)]
     detach: bool,
 
@@ -65,11 +65,11 @@ pub(super) struct Run {
     #[arg(long)]
     no_delay: bool,
 
-    /// Run it at once without the lease, whatever else runs: like `sexton run`
+    /// Run the command immediately and without the lease, like `sexton run`
     #[arg(long, conflicts_with_all = ["no_delay", "period", "logfile"])]
     no_lease: bool,
 
-    /// The file that gets a line when the pass begins and one when it ends [default: as set]
+    /// File to which a line is appended when the pass begins and when it ends [default: as set]
     #[arg(long, value_name = "FILE")]
     logfile: Option<String>,
 
@@ -85,11 +85,11 @@ pub(super) struct Run {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
-    /// With --no-lease, the id of its parent process
+    /// With --no-lease, the id of the command's parent process
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
@@ -133,7 +133,7 @@ impl Run {
         }
     }
 
-    /// Adds how to define a command, if the request failed because there is none.
+    /// Adds advice on how to set a command, if the request failed because the lease has none.
     fn without_command(&self, failure: Failure) -> Failure {
         if !failure.words().contains("the lease has no command") {
             return failure;
@@ -144,7 +144,7 @@ impl Run {
         ))
     }
 
-    /// Runs the command of --if, if there is one, and returns whether there is anything to do.
+    /// Runs the command of --if, if given, and returns whether there is anything to do.
     fn has_work(&self) -> Result<bool, Failure> {
         let Some(condition) = &self.condition else {
             return Ok(true);
@@ -185,7 +185,7 @@ impl Run {
         first.map_or_else(String::new, |it| it.to_string_lossy().into_owned())
     }
 
-    /// Reports the answer to a request that is not waited for.
+    /// Reports the answer to a request that does not wait.
     fn answered(&self, asking: &ClientOptions, said: &Value) -> Result<(), Failure> {
         if !asking.json && self.is_turned_away(said) {
             return Ok(());
@@ -203,13 +203,13 @@ impl Run {
         match words(said, "/turn").as_str() {
             "not-needed" => {
                 tell(&format!(
-                    "{lease}: not needed: another request is next, and its pass will do"
+                    "{lease}: not needed: another request is next, and its pass covers this one"
                 ));
                 true
             }
             "no-delay" => {
                 tell(&format!(
-                    "{lease}: it is not its turn, and --no-delay does not wait"
+                    "{lease}: it is not this request's turn, and --no-delay does not wait"
                 ));
                 true
             }
@@ -224,14 +224,14 @@ impl Run {
         processes: &process::ClientOptions,
         mut launch: Fields,
     ) -> Result<(), Failure> {
-        // Before the request: a signal from here on either withdraws it or is for its command.
+        // Caught before the request: a signal from here on either withdraws it or is passed to its command.
         let mut foreground = Foreground::listen()?;
         let handed = match HeldParcel::over(processes, true) {
             Ok(handed) => {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
                 Ok(handed)
             }
-            // A request without its streams is better than none.
+            // A request without streams is better than none.
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
@@ -257,7 +257,7 @@ impl Run {
         let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);
         for signal in signals {
-            // It may have ended meanwhile, which its record will show.
+            // The process may have ended meanwhile, which its record will show.
             drop(processes.send(&id, signal));
         }
         let name = self.name();
@@ -288,7 +288,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Waits for the turn. Returns the process id of the command, and signals that came too late to withdraw the request.
+    /// Waits for the turn. Returns the process id of the command, and signals that arrived too late to withdraw the request.
     fn awaited(
         &self,
         foreground: &mut Foreground,
@@ -304,7 +304,7 @@ impl Turn {
         loop {
             match foreground.until(&mut came) {
                 Ok(Ok(id)) => return Ok((id?, late)),
-                Ok(Err(_)) => return Err(Failure::unreachable("the wait for it panicked")),
+                Ok(Err(_)) => return Err(Failure::unreachable("the waiting thread panicked")),
                 Err(signal) if self.is_given_back()? => {
                     let status = u8::try_from(128 + signal).unwrap_or(u8::MAX);
                     return Err(Failure::of_command(status, ""));
@@ -314,7 +314,7 @@ impl Turn {
         }
     }
 
-    /// Withdraws the request, and reports that; returns false if its pass has begun.
+    /// Withdraws the request and reports the withdrawal; returns false if its pass has begun.
     fn is_given_back(&self) -> Result<bool, Failure> {
         let mut asked = self.which.clone();
         asked.extend(fields([("place", self.place.into())]));

@@ -12,20 +12,21 @@ use std::ffi::OsString;
 
 /// Change a setting of a lease
 ///
-/// It applies to every request for a pass; a flag of `sexton lease run` overrides it. A lease that does not exist is created.
+/// The setting applies to every request for a pass; a flag of `sexton lease run` overrides it. Creates the lease if it does not
+/// exist.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton lease set sync period 5m                          no two passes begin within five minutes
   sexton lease set sync no-delay on                        requests never wait
   sexton lease set sync max-run 1h                         a pass is stopped after an hour; 0 for never
-  sexton lease set nightly command -- ./backup             what runs if a request has no command
+  sexton lease set nightly command -- ./backup             the command for requests without one
   sexton lease set nightly schedule \"0 3 * * *\" Europe/Berlin
   sexton lease set nightly schedule none                   no schedule
-  sexton lease set nightly catch-up on                     a missed date is made up for, once
+  sexton lease set nightly catch-up on                     make up for missed dates with one pass
   sexton lease set nightly logfile /var/log/nightly.log    a line at the start and end of each pass
 
-A command that is set runs in the environment of the coordinator's keeper, with the variables of --env.")]
+A command set here runs in the environment of the coordinator's keeper, with the variables of --env.")]
 pub(super) struct Set {
     #[command(flatten)]
     which: LeaseSelector,
@@ -42,7 +43,7 @@ pub(super) struct Set {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Set the command even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Set the command even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
@@ -54,7 +55,7 @@ pub(super) struct Set {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SettingName {
-    /// The shortest time from the start of a pass to the start of the next
+    /// The minimum time from the start of a pass to the start of the next
     Period,
     /// Whether requests never wait
     NoDelay,
@@ -62,11 +63,11 @@ enum SettingName {
     MaxRun,
     /// Whether requests are refused
     Disabled,
-    /// What runs if a request has no command, and on the schedule
+    /// The command that runs on the schedule, and for requests without a command
     Command,
-    /// Request passes by itself: a cron expression of five fields, and a time zone if not UTC
+    /// When the coordinator requests passes by itself: a cron expression of five fields, and a time zone if not UTC
     Schedule,
-    /// Whether a missed date of the schedule is made up for, once
+    /// Whether missed dates of the schedule are made up for with one pass
     CatchUp,
     /// Log file: a line at the start and end of each pass
     Logfile,
@@ -100,7 +101,7 @@ impl Set {
             && (self.dir.is_some() || self.allow_secrets || !self.env.is_empty())
         {
             return Err(Failure::usage(
-                "--dir, --env and --allow-secrets are for a command",
+                "--dir, --env and --allow-secrets apply only to a command",
             ));
         }
         match self.what {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sexton::clock::Timestamp;
 use sexton::refusal::Reason;
 
-/// The advice for a refusal.
+/// The advice for each refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Held,
@@ -25,11 +25,11 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Draining,
-        "renewals and releases go on; a restart ends the drain",
+        "renewals and releases still work; a restart ends the drain",
     ),
 ];
 
-/// Returns the answer's body if the status is 200, else the refusal.
+/// Returns the answer's body if the status is 200, otherwise the refusal.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     let said = answer.said()?;
     if answer.status == 200 {
@@ -53,7 +53,7 @@ pub(crate) fn refused(mut said: Value) -> Failure {
     Failure::refused(&said, HELPS)
 }
 
-/// Converts a refusal as [`refused`] does. If the lock is held, also names the time since which its holder has it.
+/// Converts a refusal as [`refused`] does. If the lock is held, the failure also names the time since which its holder has it.
 pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> Failure {
     let is_held = said.pointer("/reason") == Some(&Reason::Held.word().into());
     let since = is_held.then(|| holder_since(target, lock, &said)).flatten();

@@ -1,6 +1,6 @@
-//! Runs a command under a lock of a coordinator that cannot see the process, over TCP: the lock has a TTL and is renewed while
-//! the command runs. This is weaker than a binding: a machine that is suspended for longer than the TTL loses the lock, and
-//! learns that only afterwards.
+//! Runs a command under a lock of a coordinator that is reached over TCP and cannot see the process: the lock has a TTL and is
+//! renewed while the command runs. This is weaker than a binding: a machine that is suspended for longer than the TTL loses the
+//! lock, and notices only afterwards.
 
 use crate::client::{Fields, instant, rest};
 use crate::lock::run::{HeldLock, OnLost};
@@ -54,7 +54,7 @@ impl ByTtl {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| failed(&error))?;
-        // Before the command starts, so that no signal for it is missed.
+        // Caught before the command starts, so that no signal for it is missed.
         let heard = [&FORWARDED[..], &IGNORED].concat();
         let heard: Vec<i32> = heard.into_iter().map(Signal::as_raw).collect();
         let signals = runtime.block_on(async { Signals::listen(&heard) });
@@ -90,18 +90,18 @@ impl ByTtl {
         runtime.block_on(signals.pass_on(end, |number| {
             let forwarded = FORWARDED.into_iter().find(|it| it.as_raw() == number);
             if let Some(signal) = forwarded {
-                // It may have ended meanwhile, which the wait shows.
+                // The command may have ended meanwhile, which the wait shows.
                 let _ = pidfd_send_signal(&*process, signal);
             }
         }));
         let status = waiting
             .join()
-            .map_err(|_| failed(&"the wait for it panicked"))?;
+            .map_err(|_| failed(&"the waiting thread panicked"))?;
         let status = status.map_err(|error| failed(&error))?;
         drop(self.held.post("release", Fields::new(), 0));
         if lost.load(Ordering::Acquire) && self.on_lost == OnLost::Stop {
             let words = format!(
-                "{}: the lock was lost, so it was stopped",
+                "{}: the lock was lost, so the command was stopped",
                 name.to_string_lossy()
             );
             return Err(Failure::of_command(self.lost_exit, words));
@@ -135,14 +135,14 @@ impl ByTtl {
             }
             lost.store(true, Ordering::Release);
             if on_lost == OnLost::Warn {
-                tell("the lock is lost; the command goes on");
+                tell("the lock was lost; the command keeps running");
                 return;
             }
             let _ = pidfd_send_signal(&*process, Signal::TERM);
             rest(GRACE);
             let _ = pidfd_send_signal(&*process, Signal::KILL);
         };
-        // Without this thread the lock expires after its TTL, as on a machine that is suspended.
+        // Without this thread the lock expires after its TTL, as on a suspended machine.
         drop(Builder::new().name("renew".to_owned()).spawn(renewing));
     }
 }

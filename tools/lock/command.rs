@@ -12,16 +12,16 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use sexton::actors::lock::Name;
 
-/// The longest wait of one request, in seconds. Longer waits take several requests.
+/// The maximum wait of one request, in seconds. Longer waits take several requests.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// The longest TTL of a lock, in seconds.
+/// The maximum TTL of a lock, in seconds.
 pub(super) const TTL_MAX: u64 = u16::MAX as u64;
 
 /// The number of entries per request.
 const PAGE: u64 = 1000;
 
-/// Take, renew and release locks, and see who has them
+/// Take, renew and release locks, and show who holds them
 ///
 /// Connects to `DATA/sexton.sock`, or to the coordinator of --url. Each `acquire` is a separate owner, unless --owner or
 /// `SEXTON_OWNER` names one. Anyone who has the token can renew and release.
@@ -31,8 +31,8 @@ Examples:
   export SEXTON_OWNER=backup-$$                          one owner for all commands below
   sexton lock acquire backup && ./backup && sexton lock release backup
   sexton lock acquire account 42 --wait 30 --ttl 2m      wait at most 30 s, hold it for two minutes
-  sexton lock renew account 42 --token 17                hold it for two more minutes, if it is not lost
-  sexton lock list                                       who holds what, and who waits
+  sexton lock renew account 42 --token 17                hold it for two more minutes, unless it was lost
+  sexton lock list                                       all holders and waiters
 
 Exit status: 0 success; 1 refused: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct Lock {
@@ -54,7 +54,7 @@ enum Action {
     /// Each command is a separate owner, so only one of two gets the lock. If --owner already holds the lock, it is renewed with
     /// the new --ttl. Prints the token, which only ever grows: pass it to the resource that the lock guards, so that the resource
     /// can refuse an earlier holder. If this command ends while it waits, by Ctrl-C or otherwise, it leaves the line; if the
-    /// coordinator restarts meanwhile, the wait goes on.
+    /// coordinator restarts meanwhile, the wait continues.
     #[command(after_help = "\
 Examples:
   sexton lock acquire backup                   exit status 1 if another owner holds it
@@ -70,7 +70,7 @@ Examples:
         /// How long until the lock expires unless renewed: whole seconds, or a form such as 90s, 5m, 2h; at most 18h
         #[arg(long, value_name = SPAN, default_value = "60", value_parser = seconds(1, TTL_MAX))]
         ttl: u64,
-        /// How long to wait for it, in whole seconds; at most an hour
+        /// How long to wait for the lock, in whole seconds; at most an hour
         #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
         /// Priority among waiters; higher goes first
@@ -78,7 +78,7 @@ Examples:
         priority: u8,
     },
     Run(run::Run),
-    /// Renew a lock, or the wait for it: its time starts over
+    /// Renew a lock, or a place in line for it: its time starts over
     #[command(after_help = "Example: sexton lock renew backup --token 17")]
     Renew {
         #[command(flatten)]
@@ -88,8 +88,8 @@ Examples:
     },
     /// Release a lock, or leave the line for it
     ///
-    /// With --force, regardless of the holder: for a lock whose holder is gone for good, or whose process cannot be killed. A
-    /// command that `sexton lock run` runs under it is stopped.
+    /// With --force, releases the lock no matter who holds it: use it when the holder will not come back, or its process cannot be
+    /// killed. A command that `sexton lock run` runs under the lock is stopped.
     #[command(after_help = "\
 Examples:
   sexton lock release backup --token 17
@@ -99,7 +99,7 @@ Examples:
         which: LockSelector,
         #[command(flatten)]
         of: EntrySelector,
-        /// Take it from its holder, even while its command runs
+        /// Take the lock from its holder, even while its command runs
         #[arg(long, conflicts_with_all = ["token"])]
         force: bool,
     },
@@ -139,11 +139,11 @@ Examples:
         /// Only this owner
         #[arg(long, value_name = "NAME", value_parser = name)]
         owner: Option<Name>,
-        /// The most rows to show
+        /// The maximum number of rows to show
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
-    /// Show what happens to locks as it happens; with a token, wait until that lock is lost
+    /// Show events of locks as they happen; with a token, wait until that lock is lost
     ///
     /// Without --token, shows who is granted a lock, waits for one, releases it or lets it expire, until the coordinator ends.
     /// With a token, waits until the lock is released by anyone or expires.
@@ -153,7 +153,7 @@ Examples:
   sexton lock watch 'account*'                 locks whose key begins with account
   sexton lock watch backup --token 17 && kill \"$worker\"
 
-Exit status: 0 the lock is lost, or the coordinator ended; 1 it is still held when the wait is over.")]
+Exit status: 0 the lock is lost, or the coordinator ended; 1 it is still held when --wait times out.")]
     Watch(Watched),
 }
 
@@ -176,12 +176,12 @@ struct Watched {
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
-    /// How long to wait until it is lost, in whole seconds [default: no limit]
+    /// How long to wait until the lock is lost, in whole seconds [default: no limit]
     #[arg(long, value_name = SPAN, requires = "token", value_parser = seconds(0, u64::MAX))]
     wait: Option<u64>,
 }
 
-/// The coordinator to ask, and the form of the output.
+/// The coordinator that receives the requests, and the format of the output.
 struct ClientOptions {
     target: Target,
     json: bool,
@@ -231,7 +231,7 @@ impl ClientOptions {
                 fields.extend(members(terms));
                 self.acquire(fields, wait)
             }
-            Action::Run(_) => unreachable!("it makes its own requests"),
+            Action::Run(_) => unreachable!("`lock run` makes its own requests"),
             Action::Renew { which, of } => {
                 let mut fields = lock(&which);
                 of.put(&mut fields)?;
@@ -342,10 +342,10 @@ impl ClientOptions {
         if next.is_null() {
             return Ok(());
         }
-        print(&format!("and more: --limit is {limit}\n"))
+        print(&format!("there are more: --limit is {limit}\n"))
     }
 
-    /// Waits until the lock is lost, at most an hour per request.
+    /// Waits until the lock is lost; each request waits at most an hour.
     fn until_lost(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
         let mut left = wait;
         loop {
@@ -363,7 +363,7 @@ impl ClientOptions {
                 return match (lost, self.json) {
                     (true, true) => Ok(()),
                     (true, false) => print("lost\n"),
-                    (false, _) => Err(Failure::found("still held: the wait is over")),
+                    (false, _) => Err(Failure::found("timed out waiting: the lock is still held")),
                 };
             }
         }

@@ -30,7 +30,7 @@ pub(super) struct OwnerSelector {
 /// Names an entry of a lock, by token or by owner.
 #[derive(Args)]
 pub(super) struct EntrySelector {
-    /// Only if the lock is held with this token; no owner is needed then
+    /// Act only if the lock is held with this token; no owner is needed then
     #[arg(long, value_parser = crate::numbers::token)]
     pub(super) token: Option<u64>,
 
@@ -54,18 +54,19 @@ impl EntrySelector {
     }
 }
 
-/// Makes a unique owner name: USER@HOST:PID of the shell, for readers of lists, and 16 random digits.
+/// Makes a unique owner name: USER@HOST:PID of the shell, for the reader of a list, and 16 random digits.
 pub(super) fn own_name() -> Result<Name, Failure> {
     let user = std::env::var_os("USER").map(|user| user.to_string_lossy().into_owned());
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let shell = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    let chance = getrandom::u64()
-        .map_err(|error| Failure::unreachable(format!("failed to make a random name: {error}")))?;
+    let chance = getrandom::u64().map_err(|error| {
+        Failure::unreachable(format!("failed to create a random name: {error}"))
+    })?;
     let mut text = format!("{user}@{}:{shell}", host.trim_end()).into_bytes();
     text.truncate(Name::BYTES_MAX - 17);
     text.extend(format!(":{chance:016x}").bytes());
-    Ok(Name::new(text).expect("it was cut to what a name may have"))
+    Ok(Name::new(text).expect("it was cut to the maximum length of a name"))
 }
 
 /// Parses a name from the command line.

@@ -1,8 +1,8 @@
 //! `sexton lock run`: runs a command only while it holds a lock.
 //!
 //! On the coordinator's machine the lock is bound to the record of this process and its whole tree, which includes the command.
-//! Whichever process is killed, nobody else gets the lock while a process of the command is alive. Over TCP, only a TTL guards
-//! the lock: see `by_ttl.rs`.
+//! No matter which process is killed, the lock is not granted again while a process of the command is alive. Over TCP, only a TTL
+//! guards the lock: see `by_ttl.rs`.
 
 use crate::client::{self, Fields, Target, Where, fields, rest};
 use crate::lock::answer::{refused, refused_by_holder, wait_line};
@@ -38,7 +38,7 @@ const SHORT: Duration = Duration::from_millis(100);
 pub(super) enum OnLost {
     /// TERM, ten seconds of grace, KILL
     Stop,
-    /// Print a warning to standard error and let it run
+    /// Print a warning to standard error and let the command run
     Warn,
 }
 
@@ -50,8 +50,8 @@ pub(super) enum OnLost {
 ///
 /// The lock is bound to the processes themselves: if this process, its command or the coordinator is killed, the lock passes on
 /// when no process of the command is left, and not before. It needs no TTL. Over TCP (--url) the coordinator cannot see the
-/// processes: there a TTL is renewed while the command runs. That is weaker, since a machine that is suspended for longer than
-/// the TTL loses the lock without noticing.
+/// processes, so the lock has a TTL, which is renewed while the command runs. That is weaker: a machine that is suspended for
+/// longer than the TTL loses the lock without noticing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -60,8 +60,8 @@ Examples:
   sexton lock run account 42 --wait 30 -- ./settle
   sexton lock run deploy -- sh -c './deploy --fence \"$SEXTON_FENCE\"'
 
-Exit status: that of the command, or 128 plus the signal that ended it; 1 (--conflict-exit) it did not get the lock; 75 \
-(--lost-exit) it lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs \
+Exit status: that of the command, or 128 plus the signal that ended it; 1 (--conflict-exit) the lock was not granted; 75 \
+(--lost-exit) the command lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs \
 there.")]
 pub(super) struct Run {
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(super) struct Run {
     #[arg(long, value_name = SPAN, value_parser = seconds(0, u64::MAX), conflicts_with = "no_wait")]
     wait: Option<u64>,
 
-    /// Do not wait: exit at once if the lock is not free
+    /// Do not wait; exit immediately if the lock is not free
     #[arg(long)]
     no_wait: bool,
 
@@ -83,15 +83,15 @@ pub(super) struct Run {
     #[arg(long, default_value_t = 0)]
     priority: u8,
 
-    /// Kill the command when this process has not renewed the lock for this long [default: only over TCP, 60 s]
+    /// Kill the command when this process has not renewed the lock for this long [default: no TTL; over TCP, 60 s]
     #[arg(long, value_name = SPAN, value_parser = seconds(1, TTL_MAX))]
     ttl: Option<u64>,
 
-    /// The exit status when it did not get the lock
+    /// The exit status if the lock was not granted
     #[arg(long, value_name = "STATUS", default_value_t = 1)]
     conflict_exit: u8,
 
-    /// The exit status when the lock was lost while the command ran
+    /// The exit status if the lock was lost while the command ran
     #[arg(long, value_name = "STATUS", default_value_t = 75)]
     lost_exit: u8,
 
@@ -103,7 +103,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
@@ -218,7 +218,7 @@ impl Run {
         attached::run(asking, asked, started, &|record| {
             let is_fenced = record.pointer("/stopped_by") == Some(&"fence".into());
             if is_fenced || lost.load(Ordering::Acquire) {
-                let words = format!("{name}: the lock was lost, so it was stopped");
+                let words = format!("{name}: the lock was lost, so the command was stopped");
                 return Err(Failure::of_command(self.lost_exit, words));
             }
             settle(asking, record, held);
@@ -246,7 +246,7 @@ fn show_wait(target: &Target, lock: &Fields) -> Progress {
 fn settle(asking: &ClientOptions, record: &Value, held: &HeldLock) {
     let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), WaitExtent::Tree);
     if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
-        // An error does not matter: the lock passes on when this process ends. This only makes it sooner.
+        // An error does not matter: the lock passes on when this process ends. This only releases it sooner.
         drop(held.post("release", fields([("leaves", true.into())]), 0));
     } else {
         tell(
@@ -287,7 +287,7 @@ impl HeldLock {
         }
     }
 
-    /// Binds the lock to the command, and renews it. The command is killed when the lock was not renewed for `ttl` seconds.
+    /// Binds the lock to the command, and renews it. The command is killed if the lock is not renewed for `ttl` seconds.
     fn keep_alive(&self, id: &str, ttl: u64) {
         let bound = fields([
             ("process", id.into()),

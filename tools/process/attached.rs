@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 500;
 
-/// How long a caller that launches repeatedly waits for a keeper or a coordinator to come back, and how often it tries.
+/// How long a caller that launches repeatedly waits for a keeper or a coordinator to come back, and how often it retries.
 const RETURN_MAX: Duration = Duration::from_mins(1);
 const RETURN: Duration = Duration::from_millis(100);
 
@@ -57,7 +57,7 @@ pub(crate) fn run(
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // Before the launch, so that no signal for the command is missed.
+    // Caught before the launch, so that no signal for the command is missed.
     let foreground = Foreground::listen()?;
     let handed = HeldParcel::over(asking, false)?;
     let record = handed.launch(asking, asked)?;
@@ -75,7 +75,7 @@ pub(crate) struct Foreground {
 }
 
 impl Foreground {
-    /// Receives signals from now on, instead of being ended by them.
+    /// Receives signals from now on, which then no longer end this process.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -108,7 +108,7 @@ impl Foreground {
             let (forward, forwarded) = mpsc::channel::<i32>();
             scope.spawn(move || {
                 for number in forwarded {
-                    // It may have ended meanwhile, which its record will show.
+                    // The process may have ended meanwhile, which its record will show.
                     drop(asking.send(id, number));
                 }
             });
@@ -118,7 +118,7 @@ impl Foreground {
             }));
             drop(forward);
             let record = waiting.join();
-            let record = record.map_err(|_| failed(&"the wait for it panicked"))??;
+            let record = record.map_err(|_| failed(&"the waiting thread panicked"))??;
             outcome(&record)
         })
     }
@@ -127,20 +127,20 @@ impl Foreground {
 /// A parcel held by the keeper until a launch names its ticket. The keeper drops the parcel when this is dropped.
 pub(crate) struct HeldParcel {
     ticket: u128,
-    #[expect(dead_code, reason = "held for as long as the parcel may be wanted")]
+    #[expect(dead_code, reason = "held for as long as a launch may need the parcel")]
     connection: UnixStream,
 }
 
 impl HeldParcel {
-    /// Hands the keeper this process's streams, environment, umask and limits for a command. Unless the parcel `stays`, it must
-    /// be launched within a minute.
+    /// Hands this process's streams, environment, umask and limits to the keeper, for a command. Unless the parcel `stays`, it
+    /// must be launched within a minute.
     pub(crate) fn over(asking: &ClientOptions, stays: bool) -> Result<Self, HandoverError> {
         let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
         let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
         Self::with(asking, &streams, &Own::default(), stays)
     }
 
-    /// Hands over a parcel with other streams.
+    /// Like [`over`](Self::over), but with the given streams and changes.
     fn with(
         asking: &ClientOptions,
         streams: &[BorrowedFd<'_>; 3],
@@ -164,7 +164,7 @@ impl HeldParcel {
     }
 }
 
-/// Why the parcel was not handed over.
+/// The reason why a parcel was not handed over.
 pub(crate) enum HandoverError {
     /// The keeper refused it, for this reason.
     Refused(String),
@@ -187,19 +187,20 @@ impl From<HandoverError> for Failure {
     }
 }
 
-/// What a command gets beyond the environment of this process. It is not stored in the record.
+/// Changes to the environment and limits of this process that apply to a command. They are not stored in the record.
 #[derive(Default)]
 pub(crate) struct Own<'a> {
     /// Additional environment variables.
     pub(crate) env: &'a [(&'a str, &'a str)],
     /// Variables of this process that the command does not get.
     pub(crate) without: &'a [&'a str],
-    /// The most bytes of data of each of its processes, and of memory of all of them together where control groups count that.
+    /// The maximum data size of each of its processes, in bytes, and of the memory of all of them together where control groups
+    /// count it.
     pub(crate) memory_max: Option<u64>,
 }
 
 /// Launches a command with the given streams and with the environment, the umask and the limits of this process, adjusted by
-/// `own`, and returns its record. Waits for a keeper or a coordinator that is gone for a moment.
+/// `own`, and returns its record. Waits for a keeper or a coordinator that is briefly unavailable.
 pub(crate) fn launch(
     asking: &ClientOptions,
     asked: Fields,
@@ -223,7 +224,7 @@ fn failed(error: &dyn Display) -> Failure {
 }
 
 /// Hands a parcel to the current keeper. The coordinator notices a killed keeper a moment later and starts another; until then it
-/// names the old socket, where nothing listens.
+/// returns the old socket, on which nothing listens.
 fn handed_over(
     asking: &ClientOptions,
     given: (&[BorrowedFd<'_>; 3], &Own<'_>),
@@ -241,7 +242,9 @@ fn handed_over(
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let seconds = PATIENCE.as_secs();
-                return Err(failed(&format!("it did not answer within {seconds} s")).into());
+                return Err(
+                    failed(&format!("the keeper did not answer within {seconds} s")).into(),
+                );
             }
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => {
                 return Err(HandoverError::Refused(error.to_string()));
@@ -254,8 +257,8 @@ fn handed_over(
     }
 }
 
-/// Returns whether the keeper is gone, or was killed before it answered. The parcel is then lost, and nothing was launched, since
-/// the launch is requested only afterwards.
+/// Returns whether the keeper has exited, or was killed before it answered. The parcel is then lost, but nothing was launched,
+/// since the launch is requested only afterwards.
 const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -266,7 +269,7 @@ const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     )
 }
 
-/// Returns a random number that nobody can guess.
+/// Returns an unguessable random number.
 pub(crate) fn drawn() -> std::io::Result<u128> {
     let mut chance = [0; 16];
     getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
@@ -274,7 +277,7 @@ pub(crate) fn drawn() -> std::io::Result<u128> {
 }
 
 /// Sends a parcel to the keeper at `socket`. Returns the ticket by which the launch names it, and the connection; the keeper
-/// drops an unlaunched parcel when that is closed.
+/// drops an unlaunched parcel when the connection is closed.
 fn hand_over(
     socket: &str,
     (streams, own): (&[BorrowedFd<'_>; 3], &Own<'_>),

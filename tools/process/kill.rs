@@ -49,27 +49,27 @@ pub(crate) fn signal(text: &str) -> Result<u8, String> {
         })
 }
 
-/// Stop processes: a signal, a grace period, then SIGKILL; or send a signal
+/// Stop processes with a signal, a grace period, then SIGKILL; or send a signal
 ///
-/// A process is found by its record, and signalled by a descriptor of that very process: another process that has its PID by now
-/// is never touched.
+/// A process is found by its record, and signalled through a descriptor of that very process: another process that has taken its
+/// PID since is never touched.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton kill 0192f5e0 --wait        SIGTERM, after its grace SIGKILL, and wait for its end
+  sexton kill 0192f5e0 --wait        SIGTERM, SIGKILL after the grace period, and wait for its end
   sexton kill 0192f5e0 --tree        also everything it started
-  sexton kill 0192f5e0 --now         SIGKILL at once
-  sexton kill 0192f5e0 --signal HUP  send a signal, and nothing else
+  sexton kill 0192f5e0 --now         SIGKILL immediately
+  sexton kill 0192f5e0 --signal HUP  only send a signal
   sexton kill --pid-file DIR/process.pid   a process of another program, if it still has that PID
 
 Exit status: 0 success; 1 there is no such process, it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(crate) struct Kill {
     /// The processes, by id or its first eight or more digits
     #[arg(value_name = "ID", required_unless_present = "pid_file")]
     ids: Vec<String>,
 
-    /// The process of a PID file that another program wrote. It is signalled only if it started when the file was written, and
+    /// The process of a PID file written by another program. It is signalled only if it started when the file was written, and
     /// runs the program in `cmd.sh` beside the file. No coordinator is needed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ids", "tree", "group"])]
     pid_file: Option<PathBuf>,
@@ -78,23 +78,23 @@ pub(crate) struct Kill {
     #[arg(long, short, value_name = "SIGNAL", value_parser = signal, conflicts_with_all = ["tree", "grace", "now", "wait"])]
     signal: Option<u8>,
 
-    /// With --signal, signal its process group
+    /// With --signal, signal the whole process group
     #[arg(long, requires = "signal")]
     group: bool,
 
-    /// Also stop everything it started, including what it launched through sexton; with --wait, wait for all of that
+    /// Also stop everything that the process started, directly or through sexton; with --wait, wait for all of it
     #[arg(long)]
     tree: bool,
 
-    /// How long it may take to end [default: as set at its launch]
+    /// How long the process may take to end before SIGKILL [default: as set at its launch]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     grace: Option<u64>,
 
-    /// SIGKILL at once, without a grace period
+    /// Send SIGKILL immediately, without a grace period
     #[arg(long, conflicts_with = "grace")]
     now: bool,
 
-    /// Wait until it has ended
+    /// Wait until the process has ended
     #[arg(long)]
     wait: bool,
 
@@ -155,7 +155,7 @@ Examples:
   sexton wait 0192f5e0                wait, and exit with its status
   sexton wait 0192f5e0 --timeout 30s  wait at most half a minute
 
-Exit status: that of the process, or 128 plus the signal that ended it; 124 it has not ended within the timeout; 125 it is unknown how \
+Exit status: that of the process, or 128 plus the signal that ended it; 124 it has not ended in time; 125 it is unknown how \
 it ended, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
 pub(crate) struct WaitFor {
@@ -186,8 +186,8 @@ impl WaitFor {
             return outcome(&record, &page::command(&record));
         }
         Err(
-            Failure::of_command(124, "it has not ended within the timeout").help(format!(
-                "wait longer, or end it: `sexton kill --wait {}`",
+            Failure::of_command(124, "timed out waiting: the process has not ended").help(format!(
+                "wait longer, or stop it: `sexton kill --wait {}`",
                 self.id
             )),
         )

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How often to look for new output.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The most bytes per read.
+/// The maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
 /// Show the output of a process
@@ -26,7 +26,7 @@ Examples:
   sexton logs 0192f5e0 --follow      show new output until it has ended
   sexton logs 0192f5e0 --tail 20     the last 20 lines
 
-A process in the foreground wrote to its terminal and has no files. Exit status: 0 success; 1 there is no such process, or it has no \
+A process in the foreground writes to its terminal and has no files. Exit status: 0 success; 1 there is no such process, or it has no \
 files; 3 no coordinator runs there, or the files cannot be read.")]
 pub(crate) struct Logs {
     /// The process, by id or its first eight or more digits
@@ -62,7 +62,7 @@ impl Logs {
         let record = asking.look("/process", &query)?;
         let dir = record.pointer("/run_dir").and_then(Value::as_str);
         let dir = dir.ok_or_else(|| {
-            Failure::found("this coordinator did not launch it, so it has no files")
+            Failure::found("this coordinator did not launch the process, so it has no output files")
         })?;
         let id = words(&record, "/id");
         let query = fields([("id", id.as_str().into())]);
@@ -72,7 +72,7 @@ impl Logs {
 }
 
 impl OutputOptions {
-    /// Prints an output file in `dir`; when following, until the process has ended. Notes first if only the other stream has output.
+    /// Prints an output file in `dir`; when following, until the process has ended. If only the other stream has output, first says so.
     pub(super) fn show(
         &self,
         dir: &Path,
@@ -173,7 +173,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
 fn unread(path: &Path, error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::NotFound {
         Failure::found(format!(
-            "{} is not there: it ran in the foreground, or was never started",
+            "{} does not exist: the process ran in the foreground, or was never started",
             path.display()
         ))
     } else {

@@ -6,7 +6,7 @@
 //! | `run.rs` `attached.rs` | launching commands, and running them in the foreground: streams, signals, exit status |
 //! | `ps.rs` `page.rs` | listing processes; formatting them |
 //! | `kill.rs` | signals and stops, and waiting for an end |
-//! | `pid_file.rs` `pid_file_command.rs` | the same for PID files of other programs, without a coordinator |
+//! | `pid_file.rs` `pid_file_command.rs` | listing and signalling processes by PID files of other programs, without a coordinator |
 //! | `register.rs` | a record for a process that is already running |
 //! | `logs.rs` | the output of a process |
 //! | `service.rs` `service_page.rs` | services; formatting them |

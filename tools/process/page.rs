@@ -7,7 +7,7 @@ use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// The most words, and characters, of a command that a list shows.
+/// The maximum number of words, and of characters, of a command that a list shows.
 const WORDS: usize = 3;
 const LETTERS: usize = 50;
 
@@ -41,7 +41,7 @@ pub(crate) fn standing(record: &Value) -> String {
         Some("exited") => ending(record),
         Some("stopping") if number(record, "/unkillable") > 0 => "stopping, unkillable".to_owned(),
         Some("stopping") if number(record, "/unknown") > 0 => "stopping, unknown".to_owned(),
-        // The command is over, and its record stays until nothing that it started is alive.
+        // The command has ended, but its record stays until nothing that it started is alive.
         Some("stopping") if has_end(record) => format!("{}, children live", ending(record)),
         Some(status) => status.to_owned(),
         None => "-".to_owned(),
@@ -98,7 +98,7 @@ fn since(record: &Value, path: &str) -> String {
     at(record, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
-/// Formats a list, one line per process.
+/// Formats a list of processes, one per line.
 pub(super) fn list(records: &[Value], now: u64) -> String {
     if records.is_empty() {
         return "no processes; `sexton ps --all` shows those that have ended, `sexton run -- COMMAND` starts one\n".to_owned();
@@ -242,12 +242,12 @@ fn memory(record: &Value) -> Vec<(&'static str, String)> {
     had.into_iter().chain(limit).collect()
 }
 
-/// Formats everything that is known about a process.
+/// Formats all details of a process.
 pub(super) fn whole(record: &Value, now: u64) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<10} {}", plain(value)).expect("a string takes all");
+            writeln!(page, "{name:<10} {}", plain(value)).expect("writing to memory does not fail");
         }
     };
     let all = record.pointer("/command").and_then(Value::as_array);
@@ -321,11 +321,11 @@ pub(super) fn reconciled(said: &Value) -> String {
     );
     let all = said.pointer("/processes").and_then(Value::as_array);
     for id in all.into_iter().flatten().filter_map(Value::as_str) {
-        writeln!(page, "{}", plain(id)).expect("a string takes all");
+        writeln!(page, "{}", plain(id)).expect("writing to memory does not fail");
     }
     if at("/open") > 0 {
-        let words = "gone; the keeper is being asked how it ended";
-        writeln!(page, "{} {words}", at("/open")).expect("a string takes all");
+        let words = "gone; the keeper is being asked for the outcome";
+        writeln!(page, "{} {words}", at("/open")).expect("writing to memory does not fail");
     }
     page
 }

@@ -1,4 +1,5 @@
-//! PID files of other programs: checks whether the PID still belongs to the process of the file, and signals only that process.
+//! PID files of other programs: checks whether the PID still belongs to the process that the file names, and signals only that
+//! process.
 //!
 //! A PID file is about as old as its process, and `cmd.sh` beside it names the program. A process matches if it has the PID,
 //! started when the file was written, runs that program, and belongs to the same user. It is signalled through a descriptor that
@@ -15,16 +16,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The start of a process and the time of its file must be less than this many milliseconds apart.
+/// The start of a process and the time of its file must differ by less than this, in milliseconds.
 const APART_MS: u64 = 5000;
 
-/// The longest PID file, in bytes.
+/// The maximum size of a PID file, in bytes.
 const PID_BYTES_MAX: u64 = 64;
 
-/// The longest `cmd.sh`, in bytes.
+/// The maximum size of `cmd.sh`, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
-/// The most directory entries that are read, and the greatest depth.
+/// The maximum number of directory entries that are read, and the maximum depth.
 const ENTRIES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 16;
 
@@ -49,12 +50,12 @@ pub(super) struct Facts {
     pub(super) argv: Vec<Vec<u8>>,
 }
 
-/// Whether a process is the one of a PID file.
+/// Whether a process is the one that a PID file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is, and it is alive.
+    /// It is, and is alive.
     Lives,
-    /// It is, but it has ended and its parent has not reaped it.
+    /// It is, but has ended, and its parent has not reaped it.
     Ended,
     /// No process has this PID.
     Gone,
@@ -69,7 +70,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Compares a file's claim with the process that has its PID.
+    /// Compares the claim of a file with the process that has its PID.
     pub(super) fn of(claim: &Claim, facts: Option<&Facts>) -> Self {
         let Some(facts) = facts else {
             return Self::Gone;
@@ -77,7 +78,7 @@ impl Verdict {
         if facts.started_ms.abs_diff(claim.written_ms) >= APART_MS {
             return Self::Reused;
         }
-        // A user who can write a file must not be able to have other users' processes signalled.
+        // A user who can write a PID file must not get other users' processes signalled by it.
         if ![0, facts.owner].contains(&claim.owner) {
             return Self::OtherUser;
         }
@@ -92,7 +93,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the word for this in JSON.
+    /// Returns the verdict's name in JSON.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Lives => "running",
@@ -114,7 +115,7 @@ impl fmt::Display for Verdict {
             Self::Gone => "gone: no process has this PID",
             Self::Reused => "gone: another process has this PID, which did not start when the file was written",
             Self::OtherProgram => "gone: the process with this PID does not run the program of cmd.sh",
-            Self::NoProgram => "not known: there is no cmd.sh beside the file to name the program",
+            Self::NoProgram => "not known: no cmd.sh beside the file names the program",
             Self::OtherUser => "not known: the file belongs neither to root nor to the user of the process with this PID",
         })
     }
@@ -162,7 +163,7 @@ impl Claim {
     fn read(path: &Path) -> io::Result<Self> {
         let (text, metadata) = content(path, PID_BYTES_MAX)?;
         let pid = text.trim().parse().ok().filter(|pid| *pid > 0);
-        let pid = pid.ok_or_else(|| io::Error::other("there is no PID in it"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("it contains no PID"))?;
         let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
         let nanoseconds = u64::try_from(metadata.mtime_nsec()).unwrap_or(0);
         let script = path.with_file_name("cmd.sh");
@@ -184,7 +185,7 @@ impl Claim {
 }
 
 impl Facts {
-    /// Reads the data of the process that `process` refers to; `None` if it is gone.
+    /// Reads the data of the process that `process` refers to; `None` if it has ended.
     fn read(pid: u32, process: &Pidfd) -> io::Result<Option<Self>> {
         let Some(stat) = proc::stat(pid)? else {
             return Ok(None);
@@ -220,7 +221,7 @@ fn started(stat: &Stat) -> u64 {
 /// Reads a file as text, with the metadata of the opened file.
 fn content(path: &Path, bytes_max: u64) -> io::Result<(String, fs::Metadata)> {
     use rustix::fs::{Mode, OFlags};
-    // Opening a pipe that has no writer would block for ever.
+    // Opening a pipe that has no writer would block forever.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let metadata = file.metadata()?;
@@ -261,7 +262,7 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut seen = 0;
     while let Some((directory, depth)) = open.pop() {
         let entries = match fs::read_dir(&directory) {
-            // A subdirectory that is gone meanwhile, or is not readable, counts as empty.
+            // A subdirectory that was removed meanwhile, or is not readable, counts as empty.
             Err(_) if depth > 0 => continue,
             entries => entries?,
         };
@@ -269,7 +270,7 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
             let entry = entry?;
             seen += 1;
             if seen > ENTRIES_MAX {
-                let words = format!("there are more than {ENTRIES_MAX} files below it");
+                let words = format!("more than {ENTRIES_MAX} files are below it");
                 return Err(io::Error::other(words));
             }
             let kind = entry.file_type()?;

@@ -20,7 +20,7 @@ const GRACE_MS: u64 = 10_000;
 /// How long to wait after SIGKILL, in milliseconds.
 const KILLED_MS: u64 = 2000;
 
-/// Sends `signal` to the process of a PID file; without one, stops it: SIGTERM, a grace period, SIGKILL.
+/// Sends `signal` to the process of a PID file; without a signal, stops the process: SIGTERM, a grace period, SIGKILL.
 pub(super) fn kill(
     file: &Path,
     signal: Option<u8>,
@@ -99,7 +99,7 @@ fn has_ended(process: &Pidfd, ms: u64) -> io::Result<bool> {
     }
 }
 
-/// Lists the PID files below a directory, and whether their processes are still the same.
+/// Lists the PID files below a directory, and whether each still names a process that matches it.
 pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
     let unreadable =
         |error| Failure::unreachable(format!("failed to read {}: {error}", directory.display()));
@@ -113,7 +113,7 @@ pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
         return print(&format!("{}\n", json!({ "pid_files": all })));
     }
     if all.is_empty() {
-        return print("no PID files: those end with .pid\n");
+        return print("no PID files: their names end with .pid\n");
     }
     let heads = [
         ("PID", Column::Number),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use std::path::PathBuf;
 
-/// The most records per request.
+/// The maximum number of records per request.
 const PAGE: u64 = 1000;
 
 /// Show processes: the running ones, or all that have a record
@@ -23,22 +23,22 @@ const PAGE: u64 = 1000;
     after_help = "\
 Examples:
   sexton ps                          running processes
-  sexton ps --all --search import    also ended ones, with this text in their command
+  sexton ps --all --search import    also ended ones, only with this text
   sexton ps --tree                   each process under its parent
-  sexton ps 0192f5e0                 all about one process, by the beginning of its id
-  sexton ps --status exited --count  how many have ended
+  sexton ps 0192f5e0                 details of one process, by the beginning of its id
+  sexton ps --status exited --count  the number of ended processes
   sexton ps prune --older-than 7d    forget processes that ended more than a week ago
   sexton ps reconcile                check all processes recorded as running
   sexton ps --pid-files snapshots    check the PID files below a directory
 
 Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(crate) struct Ps {
     #[command(subcommand)]
     action: Option<Action>,
 
-    /// One process, by its id or the first eight or more digits of it
+    /// One process, by its id or the first eight or more of its digits
     #[arg(value_name = "ID")]
     id: Option<String>,
 
@@ -50,11 +50,11 @@ pub(crate) struct Ps {
     #[arg(long)]
     tree: bool,
 
-    /// Only of this type
+    /// Only processes of this type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Only in these states: queued, running, stopping, exited
+    /// Only processes in these states: queued, running, stopping, exited
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     status: Vec<String>,
 
@@ -62,7 +62,7 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "ID")]
     parent: Option<String>,
 
-    /// Only with this text in command, URL, labels or type
+    /// Only processes with this text in command, URL, labels or type
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
 
@@ -71,7 +71,7 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
 
-    /// Only with this label: NAME, or NAME=VALUE
+    /// Only processes with this label: NAME, or NAME=VALUE
     #[arg(long)]
     label: Option<String>,
 
@@ -80,15 +80,15 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "machine", "label", "count"])]
     pid_files: Option<PathBuf>,
 
-    /// The caller's own record, which a tree marks
+    /// The record to mark in a tree [default: the caller's own]
     #[arg(long, env = PARENT, hide = true)]
     current: Option<String>,
 
-    /// Print only how many there are
+    /// Print only the number of processes
     #[arg(long)]
     count: bool,
 
-    /// The most processes to show; the newest ones
+    /// The maximum number of processes to show; the newest are kept
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: u64,
 
@@ -108,13 +108,13 @@ enum Action {
         /// Only processes that ended at least this long ago
         #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "0")]
         older_than: u64,
-        /// How many of the newest to keep, however old
+        /// Number of the newest records to keep, regardless of age
         #[arg(long, value_name = "N", default_value_t = 0)]
         keep: u32,
     },
     /// Check every process recorded as running, and print how many records changed
     ///
-    /// The coordinator notices ends at once by itself, so this is only a cross-check.
+    /// The coordinator notices by itself when a process ends, so this is only a cross-check.
     #[command(after_help = "Example: sexton ps reconcile --json")]
     Reconcile,
 }
@@ -162,7 +162,7 @@ impl Ps {
         if are_more {
             let most = grouped(self.limit);
             tell(&format!(
-                "only the newest {most} are shown: use --limit for more"
+                "only the newest {most} are shown; use --limit to show more"
             ));
         }
         records.reverse();

@@ -1,4 +1,4 @@
-//! `sexton register`: makes a record for a process that is already running.
+//! `sexton register`: creates a record for a process that is already running.
 
 use crate::client::{Where, fields};
 use crate::process::request::{ClientOptions, pairs};
@@ -7,10 +7,10 @@ use crate::report::Failure;
 use crate::text::words;
 use clap::Args;
 
-/// Make a record for the calling process, or report how it ends
+/// Create a record for the calling process, or report how it ends
 ///
 /// The caller of this command, such as the shell of a script, gets a record, linked to that of its parent; a second call finds
-/// the same record. The end of the process is noticed by itself; its exit status is known only if it reports it.
+/// the same record. The coordinator notices the end of the process by itself, but knows its exit status only if it is reported.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,23 +25,23 @@ pub(crate) struct Register {
     #[arg(long, value_parser = crate::numbers::pid)]
     pid: Option<u32>,
 
-    /// Its type [default: derived from its command]
+    /// The type of the process [default: derived from its command]
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Labels to find it by, as NAME=VALUE
+    /// Labels to find the process by, as NAME=VALUE
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
 
-    /// A URL that it works on
+    /// A URL that the process works on
     #[arg(long)]
     about: Option<String>,
 
-    /// The id of its parent process, unless the kernel knows another
+    /// The id of the parent process [default: the nearest ancestor with a record]
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Report that it ends with this exit code
+    /// Report that the process ends with this exit code
     #[arg(long, value_name = "CODE")]
     finish: Option<u8>,
 

@@ -6,13 +6,13 @@ use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// The advice for a refusal.
+/// The advice for each refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
         "`sexton ps` shows the running processes, `sexton ps --all` also those that have ended",
     ),
-    (Reason::Ended, "`sexton wait ID` shows how"),
+    (Reason::Ended, "`sexton wait ID` shows how it ended"),
     (
         Reason::OutOfScope,
         "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
@@ -35,10 +35,10 @@ const SERVICE_HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The longest wait of one request, in seconds.
+/// The maximum wait of one request, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// The coordinator to ask, and the form of the output.
+/// The coordinator that receives the requests, and the format of the output.
 pub(crate) struct ClientOptions {
     pub(crate) target: Target,
     pub(crate) json: bool,
@@ -49,7 +49,7 @@ pub(crate) struct ClientOptions {
 pub(crate) enum WaitExtent {
     /// Only the process itself.
     Leader,
-    /// Its tree, too, if the tree is being stopped or a right is bound to it.
+    /// Also its tree, if the tree is being stopped or a lock, claim or lease is bound to it.
     Tree,
 }
 

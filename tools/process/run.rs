@@ -21,47 +21,48 @@ const NOT_FOUND: u8 = 127;
 /// The exit status of a shell for a command that cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// The exit status, as of `env` or `timeout`, for a failure of the launcher itself.
+/// The exit status for a failure of the launcher itself, as in `env` and `timeout`.
 const NOT_LAUNCHED: u8 = 125;
 
 /// Run a command, and keep a record of it and its exit status
 ///
-/// In the foreground it has this terminal's streams and this shell's environment, directory, umask and limits, gets its signals,
-/// and its exit status becomes this command's. It is a child of the coordinator's keeper, so it goes on when this command or the
-/// coordinator is killed. With --detach it runs in the background, with its output in files.
+/// In the foreground, the command has this terminal's streams and this shell's environment, directory, umask and limits, and
+/// receives the signals sent to this process; its exit status becomes this process's. It is a child of the coordinator's keeper,
+/// so it keeps running if this process or the coordinator is killed. With --detach it runs in the background, with its output in
+/// files.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton run -- make -j4                         and `sexton ps` shows it
-  sexton run --timeout 10m -- ./import.sh        then its whole tree is stopped
+  sexton run -- make -j4                         run it; `sexton ps` shows it
+  sexton run --timeout 10m -- ./import.sh        stop its whole tree after ten minutes
   id=$(sexton run --detach -- ./worker --queue mails)
   sexton logs --follow \"$id\"; sexton wait \"$id\"  its output, and how it ended
 
 Exit status: that of the command, or 128 plus the signal that ended it; 124 it timed out; 125 it could not be launched, 126 it cannot be \
 executed, 127 it was not found. Of sexton itself: 2 wrong flags; 3 no coordinator runs there.")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(crate) struct Run {
-    /// Its type: cli, worker, hook, binary, or any other word
+    /// The type of the process: cli, worker, hook, binary, or any other word
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Stop it and everything it started after this long
+    /// Stop the command and everything it started after this time
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
-    /// How long it may take to end when it is stopped, before it is killed
+    /// How long the command may take to end when it is stopped, before it is killed
     #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
     grace: u64,
 
-    /// Labels to find it by, as NAME=VALUE
+    /// Labels to find the process by, as NAME=VALUE
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
 
-    /// A URL that it works on
+    /// A URL that the process works on
     #[arg(long)]
     about: Option<String>,
 
-    /// Its working directory [default: this one]
+    /// The command's working directory [default: this one]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
@@ -69,39 +70,39 @@ pub(crate) struct Run {
     #[arg(long)]
     mkdir: bool,
 
-    /// Variables to set for it, as NAME=VALUE
+    /// Variables to set for the command, as NAME=VALUE
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// A file with more variables, as NAME=VALUE lines, read at the launch: for secrets
+    /// A file with more variables, as NAME=VALUE lines, for secrets; it is read at the launch
     #[arg(long, value_name = "FILE")]
     env_file: Option<String>,
 
-    /// The directory for its output files [default: run/ID in the data directory]
+    /// The directory for output files [default: run/ID in the data directory]
     #[arg(long = "run-dir", value_name = "DIR")]
     files: Option<String>,
 
-    /// With --detach: parse lines of its standard output that begin with { as records when it has ended
+    /// With --detach: when the command has ended, parse lines of its standard output that begin with { as records
     #[arg(long, requires = "detach")]
     records: bool,
 
-    /// With --detach: the size at which its output files are rotated
+    /// With --detach: the size at which output files are rotated
     #[arg(long, value_name = SIZE, value_parser = size::bytes, requires = "detach")]
     output_max: Option<u64>,
 
-    /// How many rotated files to keep of each
+    /// Number of rotated files to keep for each output file
     #[arg(long, value_name = "N", default_value = "5", requires = "output_max")]
     output_keep: u8,
 
-    /// The id of its parent process
+    /// The id of the parent process
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run in the background: print its id and exit
+    /// Run in the background: print the process id and exit
     #[arg(long)]
     detach: bool,
 
-    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
@@ -157,7 +158,7 @@ impl Run {
         Ok(asked)
     }
 
-    /// Returns the failure, if any, with which this command ends after that one.
+    /// Returns the failure, if any, with which this process ends after the command.
     fn outcome(&self, record: &Value) -> Result<(), Failure> {
         let name = self
             .command
@@ -182,7 +183,7 @@ pub(crate) fn plain(
     let bytes = command.iter().map(|it| Bytes::new(it.as_bytes()));
     if !allow_secrets && has_secret(&bytes.collect::<Vec<_>>()) {
         return Err(Failure::usage(
-            "the arguments look like they hold a secret, and every process can read them",
+            "the arguments seem to contain a secret, and every process can read them",
         )
         .help("pass it in --env-file or in the environment; --allow-secrets runs it anyway"));
     }
@@ -193,7 +194,7 @@ pub(crate) fn plain(
     ]))
 }
 
-/// Refuses a command that is too long for a record, with a hint at how to run it anyway.
+/// Refuses a command that is too long for a record, with a hint on how to run it anyway.
 fn fits(command: &[&str]) -> Result<(), Failure> {
     let bytes: usize = command.iter().map(|it| it.len()).sum();
     let grouped = |number: usize| grouped(number.try_into().unwrap_or(u64::MAX));
@@ -216,7 +217,7 @@ pub(crate) fn variables(given: &[String]) -> Result<Fields, Failure> {
     match env.keys().find(|name| is_secret_name(name)) {
         None => Ok(env),
         Some(name) => Err(Failure::usage(format!(
-            "--env {name}: by its name it is a secret, and the values of --env are stored"
+            "--env {name}: the name suggests a secret, and the values of --env are stored"
         ))
         .help("pass it in --env-file, or set it in this environment and run in the foreground")),
     }

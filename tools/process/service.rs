@@ -27,9 +27,9 @@ Examples:
   sexton service restart web         replace its process, and wait until the new one runs
   sexton service stop worker         stop it until it is started, even if the coordinator restarts
   sexton service logs web --follow   its output, as it is written
-  sexton service reload              reload the configuration: only what changed is touched
+  sexton service reload              reload the configuration; unchanged services are not touched
 
-Exit status: 0 success; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no \
+Exit status: 0 success; 1 there is no such service, or it is not in the requested state in time; 2 wrong flags; 3 no \
 coordinator runs there."
 )]
 pub(crate) struct Service {
@@ -48,17 +48,18 @@ pub(crate) struct Service {
 enum Action {
     /// Show the status of services
     ///
-    /// RESTARTS counts how often a process was launched again within the period of the service's `intensity`, a minute unless configured.
-    /// It falls as that time passes, and starts over when the service is started, stopped, restarted or changed.
+    /// RESTARTS is the number of times that a process was launched again within the period of the service's `intensity`, a minute
+    /// unless configured. Restarts older than that no longer count, and the count is reset when the service is started, stopped,
+    /// restarted or changed.
     Status {
-        /// Only this service, with the whole reason for its state
+        /// Only this service, with the full reason for its state
         name: Option<String>,
     },
-    /// Start services, also those that were given up
+    /// Start services, including failed ones
     Start(Acting),
     /// Stop services until they are started again, each before those that it needs
     Stop(Acting),
-    /// Replace the processes of services by new ones
+    /// Replace the processes of services with new ones
     Restart(Acting),
     /// Show the output of a service
     Logs(Reading),
@@ -78,7 +79,7 @@ struct Acting {
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
-    /// How long to wait for the requested state; 0 for not at all
+    /// How long to wait for the requested state; 0 to not wait
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
     wait: u64,
 }
@@ -88,7 +89,7 @@ struct Reading {
     /// The service
     name: String,
 
-    /// The number of its process, if it has several
+    /// The number of the process, if the service has several
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     instance: u64,
 
@@ -182,7 +183,7 @@ impl Reading {
             Failure::found(format!("{} has no process {}", self.name, self.instance))
         })?;
         let dir = instance.pointer("/run_dir").and_then(Value::as_str);
-        let dir = dir.ok_or_else(|| Failure::found("it has no output files"))?;
+        let dir = dir.ok_or_else(|| Failure::found("the service has no output files"))?;
         // A service's files outlive its processes, so following them never ends.
         self.how.show(Path::new(dir), || Ok(false))
     }
@@ -230,7 +231,7 @@ fn reload(asking: &ClientOptions) -> Result<(), Failure> {
     print("the coordinator has reloaded its configuration\n")
 }
 
-/// The number and interval of checks for the result of a reload: a minute in all.
+/// The number and interval of checks for the result of a reload: a minute in total.
 const RELOAD_LOOKS: u32 = 3000;
 const RELOAD_LOOK: Duration = Duration::from_millis(20);
 

@@ -16,7 +16,7 @@ fn instances(service: &Value) -> &[Value] {
     all.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Formats a table with a line for each process. What a service is about is cut, unless it is shown `whole`.
+/// Formats a table with a line for each process. The last column is cut, unless it is shown `whole`.
 pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
     if services.is_empty() {
         return "no services; [services.NAME] in the file of `sexton serve --config` defines one\n"

@@ -8,7 +8,7 @@ use sexton::refusal::Reason;
 /// The advice for a job that is too long.
 pub(super) const JOB_BYTES: &str = "`sexton serve --job-bytes` sets how long a job may be";
 
-/// The advice for a refusal.
+/// The advice for each refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Stale,
@@ -16,15 +16,15 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Claimed,
-        "`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends it",
+        "`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends the job",
     ),
     (
         Reason::Absent,
-        "it may have ended; `sexton queue show --list` shows the jobs",
+        "the job may have ended; `sexton queue show --list` shows the jobs",
     ),
     (
         Reason::ReadOnly,
-        "the coordinator's configuration of this type says so",
+        "the coordinator's configuration of this type forbids it",
     ),
     (Reason::TooBig, JOB_BYTES),
     (
@@ -33,7 +33,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The coordinator to ask, and the form of the output.
+/// The coordinator that receives the requests, and the format of the output.
 pub(super) struct ClientOptions {
     pub(super) target: Target,
     pub(super) json: bool,
@@ -78,7 +78,7 @@ impl ClientOptions {
     }
 }
 
-/// Returns the answer's body if the status is 200, else the refusal with its advice.
+/// Returns the answer's body if the status is 200, otherwise the refusal with its advice.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     answer.well(HELPS)
 }

@@ -12,10 +12,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The most jobs of a batch.
+/// The maximum number of jobs in a batch.
 const JOBS_MAX: usize = 1000;
 
-/// The longest file, in bytes. The coordinator's limit is lower, unless `--job-bytes` raises it.
+/// The maximum size of a file, in bytes. The coordinator's limit is lower, unless `--job-bytes` raises it.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Adds all jobs of a file, or none, and prints their ids. A job that names no queue goes to `queue`.
@@ -76,7 +76,7 @@ fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>
         let mut job: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
             let words = format!("line {line} of the batch is not a job: {error}");
             Failure::usage(words).help(
-                "each line is an object such as {\"queue\": \"mails\", \"body\": \"to: ann\"}",
+                "each line must be an object such as {\"queue\": \"mails\", \"body\": \"to: ann\"}",
             )
         })?;
         if let Some(queue) = queue {

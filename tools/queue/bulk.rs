@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Make jobs ready that were tried too often or were buried
 ///
-/// They start over as if they had never been tried. With --status, jobs in that state instead. `sexton queue kick --id ID` is for one
-/// job.
+/// The jobs start over as if they had never been tried. With --status, makes jobs in that state ready instead. For a single job, use
+/// `sexton queue kick --id ID`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton queue retry mails                       all abandoned or buried jobs
   sexton queue retry mails --error 'timed out'   jobs that failed with this error
   sexton queue retry --type mails --status retrying
-                                                 of every tenant, without waiting for the next try")]
+                                                 in all tenants, without waiting for the next try")]
 pub(super) struct Retry {
     #[command(flatten)]
     which: JobSelector,
@@ -31,13 +31,13 @@ pub(super) struct Retry {
 
 /// Delete jobs that were tried too often or were buried
 ///
-/// With --status, jobs in that state instead. Claimed jobs are left alone.
+/// With --status, deletes jobs in that state instead. Claimed jobs are left alone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton queue discard mails                     all abandoned or buried jobs
   sexton queue discard mails --error 'no such user'
-  sexton queue discard mails --status ready      all that no worker has claimed")]
+  sexton queue discard mails --status ready      all unclaimed jobs")]
 pub(super) struct Discard {
     #[command(flatten)]
     which: JobSelector,
@@ -58,15 +58,15 @@ struct JobSelector {
     /// Only jobs in this state [default: abandoned or buried]
     #[arg(long)]
     status: Option<Status>,
-    /// Only jobs whose last error contains this
+    /// Only jobs whose last error contains this text
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     error: Option<String>,
-    /// The most jobs
+    /// The maximum number of jobs
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
 }
 
-/// The most jobs of one request.
+/// The maximum number of jobs per request.
 const SHARE: u64 = 1000;
 
 impl Retry {
@@ -138,7 +138,7 @@ impl JobSelector {
         Ok(())
     }
 
-    /// Reports which jobs there are instead of abandoned and buried ones.
+    /// Reports jobs in other states if there are no abandoned or buried ones.
     fn hint(&self, asking: &ClientOptions, what: &str) -> Result<(), Failure> {
         let queues = match &self.queue {
             Some(queue) => asking.named(std::slice::from_ref(queue))?,
@@ -173,7 +173,7 @@ impl JobSelector {
     }
 }
 
-/// Tells of a queue that does not exist: it exists while it has jobs. Refuses a number, which is probably the id of a job.
+/// Reports a queue that does not exist, since a queue exists only while it has jobs. Refuses a number, which is probably a job id.
 fn note_if_absent(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
     let answer = asking.get("/queue", &fields([("queue", json!(queue))]))?;
     if answer.status != 404 {

@@ -26,7 +26,7 @@ Examples:
   sexton queue pop mails --wait 60     claim one; wait for it if necessary
   sexton queue ack 17 4711             finish it: its id, the token of the claim
   sexton queue stats                   every queue, and the states of its jobs
-  sexton queue next && ...             is anything ready anywhere?
+  sexton queue next && ...             whether any queue has a ready job
   sexton queue config                  the configuration of every job type
 
 Exit status: 0 success; 1 refused: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has \
@@ -50,10 +50,10 @@ enum Action {
     /// Finish a claimed job: its work is done
     #[command(after_help = "Example: sexton queue ack 17 4711")]
     Ack(ClaimSelector),
-    /// Report that a claimed job failed: it is tried again, or abandoned after its last try
+    /// Report that a claimed job failed; it is tried again, or abandoned after its last try
     #[command(after_help = "\
 Examples:
-  sexton queue fail 17 4711                      try again as its type says, or when its claim would have ended
+  sexton queue fail 17 4711                      try again as configured, or when its claim would have ended
   sexton queue fail 17 4711 --retry-after 30     try again in half a minute
   sexton queue fail 17 4711 --error \"$(tail -n 5 log)\"
                                                  with an error that `peek` and `show --list` show
@@ -61,16 +61,16 @@ Examples:
     Fail {
         #[command(flatten)]
         done: ClaimSelector,
-        /// Seconds until it is tried again [default: the back-off of its type, or what is left of the claim]
+        /// Seconds until it is tried again [default: the back-off of its type, or the rest of the claim]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
         /// What went wrong, shown with the job; its first 1,000 bytes are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
-    /// Report that a claimed job cannot be tried now: it is tried later, and this try does not count
+    /// Report that a claimed job cannot be tried now; it is tried later, and this try does not count
     ///
-    /// Without a time, each deferral waits longer. A job that is a day old fails instead.
+    /// Without --retry-after, each deferral is longer than the last. A job that is a day old fails instead.
     #[command(after_help = "\
 Examples:
   sexton queue defer 17 4711 --error 'the server is down'
@@ -85,7 +85,7 @@ Examples:
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
-    /// Report the progress of a claimed job; shown until it is claimed again
+    /// Report the progress of a claimed job; it is shown until the job is claimed again
     #[command(after_help = "Example: sexton queue report 17 4711 40 'page 2 of 5'")]
     Report {
         #[command(flatten)]
@@ -126,7 +126,7 @@ Examples:
     },
     /// Make buried jobs ready; if there are none, delayed ones
     ///
-    /// The oldest buried jobs first, then abandoned ones; of the delayed jobs the soonest first, then jobs that failed. Each
+    /// Kicks the oldest buried jobs first, then abandoned ones; without those, the delayed jobs due soonest, then failed jobs. Each
     /// starts over as if it had never been tried.
     #[command(after_help = "\
 Examples:
@@ -137,7 +137,7 @@ Examples:
         /// The queue
         #[arg(value_parser = name)]
         queue: Option<QueueName>,
-        /// The most jobs
+        /// The maximum number of jobs
         #[arg(long, default_value_t = 1, conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
         /// One job, by its id
@@ -147,7 +147,7 @@ Examples:
     /// Manage a whole queue: delete its jobs, or retry those that were tried too often
     #[command(after_help = "\
 Examples:
-  sexton queue manage mails delete               all its jobs, also claimed ones
+  sexton queue manage mails delete               all its jobs, including claimed ones
   sexton queue manage mails repush-abandoned     as if they had never been tried")]
     Manage {
         /// The queue
@@ -160,7 +160,7 @@ Examples:
     Discard(Discard),
     /// Cancel a job: stop its command and abandon it
     ///
-    /// A command of `sexton work` is stopped with everything it started. Any other worker finds its claim gone.
+    /// A command of `sexton work` is stopped with everything it started. Any other worker loses its claim.
     #[command(after_help = "\
 Examples:
   sexton queue cancel 17
@@ -182,10 +182,10 @@ Examples:
         /// The queue
         #[arg(value_parser = name)]
         queue: QueueName,
-        /// How long
+        /// How long to pause the queue
         seconds: Span,
     },
-    /// Delete all jobs of a queue, also claimed ones
+    /// Delete all jobs of a queue, including claimed ones
     #[command(after_help = "Example: sexton queue flush mails")]
     Flush {
         /// The queue
@@ -206,12 +206,12 @@ Examples:
     Config(Configured),
 }
 
-/// What to do with all jobs of a queue.
+/// An action on all jobs of a queue.
 #[derive(Clone, Copy, ValueEnum)]
 enum Managed {
-    /// Delete them, also claimed ones
+    /// Delete all jobs, including claimed ones
     Delete,
-    /// Retry those that were tried too often
+    /// Retry jobs that were tried too often
     RepushAbandoned,
 }
 

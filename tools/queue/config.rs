@@ -1,6 +1,6 @@
 //! The configuration of job types that is in force in the running coordinator.
 //!
-//! The file may differ from it; `sexton config` shows the file.
+//! The file may differ from that; `sexton config` shows the file.
 
 use crate::client::fields;
 use crate::queue::answer::ClientOptions;
@@ -13,14 +13,14 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use sexton::actors::queue::QueueName;
 
-/// Show the configuration of job types: class, order, tries, and the rest
+/// Show the configuration of job types: class, order, number of tries, and so on
 ///
-/// Asks the running coordinator, which read its configuration file when it started or was last reloaded; `sexton config` shows
-/// the file. FROM is the table that applies: the type's own, or `default`.
+/// Shows the settings in force in the running coordinator, which read its configuration file when it started or was last reloaded;
+/// `sexton config` shows the file. FROM is the table that applies: the type's own, or `default`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue config                            every type with a table of its own, and `default`
+  sexton queue config                            every type with its own table, and `default`
   sexton queue config mails                      the configuration of mails
   sexton queue config --json | jq '.types[] | select(.class == \"memory\").type'")]
 pub(super) struct Configured {

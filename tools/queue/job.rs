@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest wait of one request, in seconds.
+/// The maximum wait of one request, in seconds.
 const WAIT_MAX: u64 = 3600;
 
 /// A span of time in seconds, parsed and formatted for the command line.
@@ -61,8 +61,8 @@ Examples:
   sexton queue push t1:purges --delay 0.5 < job.json
   sexton queue push mails 'to: ann' --dedup ann  only if no such job is waiting
   sexton queue push mails 'to: ann' --dedup ann --unique-for 10m
-                                                 and no other for ten minutes, even after it is done
-  sexton queue push mails --batch jobs.jsonl     all of them or none, up to 1,000: one per line, such as
+                                                 and no other one for ten minutes, even after it is done
+  sexton queue push mails --batch jobs.jsonl     all or none of up to 1,000 jobs: one per line, such as
                                                  {\"body\": \"to: ann\", \"priority\": 5}
   sexton queue push purges page --root page-7@20261122 --is-root
                                                  makes earlier purges of page-7 superfluous")]
@@ -77,28 +77,28 @@ pub(super) struct Pushed {
     /// /v1/queues/push`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "unique_for", "once", "root"])]
     batch: Option<PathBuf>,
-    /// 0 is the most urgent; below 1024 counts as urgent
+    /// Priority: 0 is the most urgent; below 1024 counts as urgent
     #[arg(long, default_value_t = 1024)]
     priority: u32,
-    /// Seconds until it is ready
+    /// Seconds until the job is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
-    /// Seconds that a claim of it lasts [default: as configured for the queue]
+    /// Seconds that a claim of the job lasts [default: as configured for the queue]
     #[arg(long, value_name = SPAN)]
     ttr: Option<Span>,
-    /// Deduplication key: nothing is added while the queue has an unclaimed job with the same key, whose id is printed instead
+    /// Deduplication key: while the queue has an unclaimed job with the same key, nothing is added, and that job's id is printed
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
-    /// How long nothing else is added under its key, even after it is done: the key of --dedup, or else its body
+    /// How long no other job is added under the same key, even after this one is done; the key is that of --dedup, or the body
     #[arg(long, value_name = SPAN, value_parser = remembered)]
     unique_for: Option<u64>,
-    /// Run it at most once: the end of its claim ends the job, unless its worker gives it back (release, defer)
+    /// Run the job at most once: the end of its claim ends the job, unless its worker gives it back (release, defer)
     #[arg(long)]
     once: bool,
-    /// The root job it comes from: a signature that all jobs of the root share, and its time as a number; a larger one is newer
+    /// The root job it comes from: a signature that all jobs of the root share, and the root's time as a number; larger is newer
     #[arg(long, value_name = "SIGNATURE@TIME", value_parser = root)]
     root: Option<(String, u64)>,
-    /// How many items of work it counts as for a throttle
+    /// Number of items of work that the job counts as for a throttle
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "batch")]
     items: u32,
     /// This is the root job itself: jobs of older roots become superfluous
@@ -157,7 +157,7 @@ impl Pushed {
         if answer.is_refused_as(Reason::TooLarge) {
             // The coordinator does not read such a request at all, and its limit is on requests, so state the job's own size.
             let words = format!(
-                "not done: the body is longer than is allowed: it has {}",
+                "not done: the body is longer than allowed: it has {}",
                 count(bytes, "byte")
             );
             return Err(Failure::found(words).help(JOB_BYTES));
@@ -182,34 +182,34 @@ impl Pushed {
 ///
 /// Prints the job's id, the token of the claim, which `ack` and the other commands take, and below them the body. The claim
 /// belongs to the holder of the token. If it is not renewed or ended in time, it expires and the job is ready again. If this
-/// command ends while it waits, by Ctrl-C or otherwise, it leaves the line; if the coordinator restarts meanwhile, the wait goes
-/// on.
+/// command ends while it waits, by Ctrl-C or otherwise, it leaves the line; if the coordinator restarts meanwhile, the wait
+/// continues.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").args(["queues", "any"]).required(true)), after_help = "\
 Examples:
-  sexton queue pop mails                         exit status 1 if there is none
+  sexton queue pop mails                         exit status 1 if no job is ready
   sexton queue pop mails purges --wait 600
-  sexton queue pop --any --except mails          of any other type
-  sexton queue pop --any --types mails,thumbs    of the tenant whose turn it is
+  sexton queue pop --any --except mails          from queues of any other type
+  sexton queue pop --any --types mails,thumbs    from the tenant whose turn it is
   sexton queue pop mails --claim 600             for work that takes longer than usual for its type
-  sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
-  sexton queue pop mails --process 0199a1b2      released when that process and all it started have ended
+  sexton queue pop mails=3 purges                while both have jobs, three mails for each purge
+  sexton queue pop mails --process 0199a1b2      released when that process and everything it started have ended
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
     /// The queues; if any has a weight after `=`, a queue is picked at random, by weight, from those that have a job
     #[arg(num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
     queues: Vec<(QueueName, Option<NonZeroU32>)>,
-    /// From any queue that has a job, tenant by tenant, each as often as its weight says; not of types that must be named
-    /// (`in_any = false`)
+    /// Claim from any queue that has a job, taking turns between tenants according to their weights; types that must be named
+    /// (`in_any = false`) are left out
     #[arg(long, conflicts_with = "wait")]
     any: bool,
-    /// With --any: only of this tenant; empty for the default one
+    /// With --any: only queues of this tenant; empty for the default one
     #[arg(long, requires = "any")]
     tenant: Option<String>,
-    /// With --any: not of these types, separated by commas
+    /// With --any: no queues of these types, separated by commas
     #[arg(long, requires = "any", value_name = "TYPES", value_delimiter = ',')]
     except: Vec<String>,
-    /// With --any: only of these types, separated by commas, also of types that must be named
+    /// With --any: only queues of these types, separated by commas; types that must be named are allowed too
     #[arg(
         long,
         requires = "any",
@@ -218,7 +218,7 @@ pub(super) struct Popped {
         value_delimiter = ','
     )]
     types: Vec<String>,
-    /// How long to wait for one, in whole seconds
+    /// How long to wait for a job, in whole seconds
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
     /// Seconds that each claim lasts [default: as pushed, or as configured for the type, or 60]
@@ -226,7 +226,7 @@ pub(super) struct Popped {
     claim: Option<Span>,
     #[command(flatten)]
     bound: BoundTo,
-    /// The most jobs; a client that has to wait gets one
+    /// The maximum number of jobs; a client that has to wait gets one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     count: u8,
 }
@@ -279,7 +279,7 @@ fn weighed(text: &str) -> Result<(QueueName, Option<NonZeroU32>), String> {
         return Ok((name(text)?, None));
     };
     let weight = weight.parse();
-    let weight = weight.map_err(|_| format!("a weight is from 1 to {}", u32::MAX))?;
+    let weight = weight.map_err(|_| format!("a weight must be from 1 to {}", u32::MAX))?;
     Ok((name(queue)?, Some(weight)))
 }
 
@@ -322,13 +322,13 @@ pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
 /// Binds claims to a process.
 #[derive(Args)]
 pub(super) struct BoundTo {
-    /// The process that the claim ends with, by the id of its record or the beginning of one. Without --claim it has no other end
+    /// The process that the claim ends with, by its id or the first digits of it. Without --claim, the claim does not expire
     #[arg(long, value_name = "ID")]
     process: Option<String>,
-    /// What has to end [default: tree]
+    /// The processes that have to end [default: tree]
     #[arg(long, value_enum, requires = "process")]
     release: Option<Extent>,
-    /// Kill that process and all it started before a job whose claim has expired is given to another
+    /// When the claim expires, kill that process and everything it started before the job is claimed again
     #[arg(long, requires = "process")]
     kill_before_grant: bool,
 }
@@ -337,7 +337,7 @@ pub(super) struct BoundTo {
 enum Extent {
     /// The process itself
     Process,
-    /// All that it started, too
+    /// The process and everything it started
     Tree,
 }
 
@@ -403,7 +403,7 @@ Examples:
 pub(super) struct Release {
     #[command(flatten)]
     done: ClaimSelector,
-    /// Seconds until it is ready
+    /// Seconds until the job is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
     /// The new priority; 0 is the most urgent [default: unchanged]
@@ -433,7 +433,7 @@ mod tests {
             ("0.5", 500, "500 ms"),
             ("1.25", 1250, "1250 ms"),
         ] {
-            let span: Span = text.parse().expect("it is a span");
+            let span: Span = text.parse().expect("the text is a span");
             assert_eq!((span.ms(), span.to_string().as_str()), (ms, shown));
         }
         for wrong in [

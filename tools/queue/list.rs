@@ -18,10 +18,10 @@ const PAGE: u64 = 1000;
 /// The number of characters of an error's last line that a list shows; `peek` shows all of it.
 const ERROR_SHOWN: usize = 60;
 
-/// Show how many jobs wait, by queue or one by one
+/// Show how many jobs wait, in total, by queue, or one by one
 ///
-/// Modelled on MediaWiki's showJobs.php: prints the number of jobs that can be claimed; with --group a line for each queue that
-/// has jobs; with --list a line for each job, in which SINCE is the time since the worker under PROCESS claimed it.
+/// Modelled on MediaWiki's showJobs.php: prints the number of jobs that can be claimed; with --group, a line for each queue that
+/// has jobs; with --list, a line for each job, where SINCE is the time since the worker under PROCESS claimed it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ pub(super) struct ShowQueues {
     /// Only jobs in this state
     #[arg(long, requires = "list")]
     status: Option<Status>,
-    /// Only jobs whose last error contains this
+    /// Only jobs whose last error contains this text
     #[arg(
         long,
         requires = "list",
@@ -54,7 +54,7 @@ pub(super) struct ShowQueues {
         allow_hyphen_values = true
     )]
     error: Option<String>,
-    /// The most jobs to show
+    /// The maximum number of jobs to show
     #[arg(long, default_value_t = 1000, requires = "list", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
@@ -62,18 +62,18 @@ pub(super) struct ShowQueues {
 /// The state of a job.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Status {
-    /// It can be claimed
+    /// Can be claimed
     #[value(alias = "unclaimed")]
     Ready,
-    /// It will be ready later
+    /// Will be ready later
     Delayed,
-    /// A worker has it
+    /// Being worked on
     Claimed,
-    /// It failed, and will be tried again
+    /// Failed, and will be tried again
     Retrying,
-    /// A client has buried it
+    /// Buried by a client
     Buried,
-    /// It was tried too often
+    /// Tried too often
     Abandoned,
 }
 
@@ -108,15 +108,15 @@ pub(super) struct QueueStatistics {
     /// Only queues with jobs of this type
     #[arg(long)]
     r#type: Option<String>,
-    /// The most queues to show
+    /// The maximum number of queues to show
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
 
 /// Name a queue, chosen at random, from which a job can be claimed
 ///
-/// Prints its name as other commands take it; if there is none, prints nothing and exits with 1. Paused and read-only queues are
-/// never ready.
+/// Prints the queue's name as other commands take it; if no queue is ready, prints nothing and exits with 1. Paused and read-only
+/// queues are never ready.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -252,7 +252,7 @@ pub(super) fn total(queues: &[Value], phase: &str) -> u64 {
     queues.iter().map(|queue| number(queue, &path)).sum()
 }
 
-/// Reports on standard error how many jobs will be ready later, so that a script still reads one number.
+/// Reports on standard error how many jobs will be ready later, so that a script still reads a single number from standard output.
 fn tell_later(queues: &[Value]) {
     let later = ["retrying", "delayed"].map(|phase| (total(queues, phase), phase));
     let later = later.iter().filter(|(count, _)| *count > 0);
@@ -295,7 +295,7 @@ fn phase(job: &Value) -> String {
     words(job, "/phase")
 }
 
-/// Returns the last line of the last error of a job, as far as a list shows it.
+/// Returns the last line of the last error of a job, cut for a list.
 fn last_error(job: &Value) -> String {
     let text = job.pointer("/error").and_then(Value::as_str);
     let line = text.map(last_line).unwrap_or_default();
@@ -404,7 +404,7 @@ impl QueueStatistics {
         self.ended(asking)
     }
 
-    /// Prints how many jobs were done in all. A queue's own count is lost when the queue is removed; this one is not.
+    /// Prints how many jobs were done in total. A queue's own count is lost when the queue is removed; this one is not.
     fn ended(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let is_all = self.queues.is_empty() && self.tenant.is_none() && self.r#type.is_none();
         if !is_all {
@@ -417,7 +417,7 @@ impl QueueStatistics {
         }
         let ended = grouped(ended);
         print(&format!(
-            "{ended} done since the start, including queues that are gone\n"
+            "{ended} done since the start, including removed queues\n"
         ))
     }
 }
@@ -432,7 +432,7 @@ fn more(next: &Value, limit: u64) -> Result<(), Failure> {
     if next.is_null() {
         return Ok(());
     }
-    print(&format!("and more: --limit is {limit}\n"))
+    print(&format!("there are more: --limit is {limit}\n"))
 }
 
 impl NextQueue {

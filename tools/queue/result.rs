@@ -10,19 +10,19 @@ use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The longest wait, in seconds.
+/// The maximum wait, in seconds.
 const WAIT_MAX: u64 = 86_400;
 
 /// How long one request waits, in seconds: less than an answer may take.
 const TURN: u64 = 10;
 
-/// The pause before a coordinator that could not be reached is asked again.
+/// The pause before a coordinator that could not be reached is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Show how a job ended, and what it printed
 ///
-/// For jobs of `sexton work --keep-result`, and others whose workers stored a result, as long as the result is kept. Prints the
-/// command's standard output unchanged, of which the last 16 KiB are kept; how the job ended is printed to standard error.
+/// Works for jobs of `sexton work --keep-result`, and others whose workers stored a result, as long as the result is kept. Prints
+/// the last 16 KiB of the command's standard output unchanged, and to standard error how the job ended.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,12 +30,12 @@ Examples:
   sexton queue result 17 --wait 1m               wait until it has ended
   sum=$(sexton queue result $(sexton queue push sums '1 2') --wait 10)
 
-Exit status: 0 the job is done; 1 it failed, it has not ended, or nothing is known about it.")]
+Exit status: 0 the job is done; 1 it failed, has not ended, or is unknown.")]
 pub(super) struct ShowResult {
     /// The job's id
     #[arg(value_parser = numbers::job)]
     id: u64,
-    /// How long to wait for its end, in whole seconds
+    /// How long to wait for the job to end, in whole seconds
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
 }
@@ -64,7 +64,7 @@ impl ShowResult {
         Ok(())
     }
 
-    /// Asks until the job has ended or the wait is over. If the coordinator goes away meanwhile, waits for it to come back.
+    /// Polls until the job has ended or the wait times out. If the coordinator stops meanwhile, waits for it to come back.
     fn ask(&self, asking: &ClientOptions) -> Result<Answer, Failure> {
         let (began, mut was_there) = (instant(), false);
         loop {

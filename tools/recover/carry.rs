@@ -1,6 +1,6 @@
-//! Carries out a plan: writes a journal of the records that are kept next to the damaged one, and swaps it in.
+//! Carries out a plan: writes a journal of the kept records next to the damaged one, and swaps it in.
 //!
-//! If this is interrupted, the directory either is refused as before or starts, and every replaced file is still there.
+//! If this is interrupted, a start on the directory either is refused as before or succeeds, and every replaced file still exists.
 
 use crate::recover::plan::Plan;
 use crate::report::Failure;
@@ -17,9 +17,9 @@ use sexton::persist::snapshots::SlotId;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// The folder in which the new journal is made.
+/// The folder in which the new journal is built.
 const MADE: &str = "recovering";
-/// The size of a batch of records, in bytes.
+/// The size of a batch of written records, in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Carries out the plan, and returns the name of the folder with the replaced files.
@@ -61,7 +61,7 @@ fn if_there(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Returns an unused name for that folder.
+/// Returns an unused name for the folder with the replaced files.
 fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     let now = text::time(SystemClock::starting_at(Timestamp(0)).wall());
     let time: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -74,7 +74,7 @@ fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Writes the records that are kept, and marks for where they end.
+/// Writes the kept records, and marks that show where they end.
 fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(from.root().join(MADE)));
     let sizes = Sizes::default();
@@ -97,7 +97,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let mut batch = Batch::default();
     let reserve = Mark::Reserve { bound: plan.bound };
     if let Some((_, seal)) = &plan.base {
-        // Tells a reader that has the snapshot's state where to start reading.
+        // Shows a reader that has the snapshot's state where to start reading.
         put(&mut batch, seal.manifest.begun, seal.manifest.at, &reserve);
     }
     salvage(from, &mut |piece| {
@@ -121,7 +121,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     })?;
     let mut last = plan.last;
     if let Some((slot, seal)) = plan.base.as_ref().filter(|(_, seal)| seal.mark > last) {
-        // The mark by which a journal is recognized as that of the snapshot.
+        // By this mark, a journal is recognized as belonging to the snapshot.
         let mark = Mark::Checkpoint {
             slot: slot.number(),
             states: seal.manifest.states.clone(),

@@ -12,22 +12,22 @@ use sexton::persist::disk::RealDisk;
 use sexton::spine::recovery::{RecoveryError, Scope, recover};
 use std::path::{Path, PathBuf};
 
-/// Repair a damaged data directory by dropping what cannot be read
+/// Repair a damaged data directory by dropping the parts that cannot be read
 ///
-/// Reports what is lost, by sequence number, time and content as far as known, and keeps everything before it: the snapshot that
-/// can be read, and the journal after it up to the damage. Replaced files are kept in DATA/damaged-TIME. Numbering continues
-/// above every number that may have been used, so no token is given twice. A directory that can be started is left alone.
+/// Reports what is lost, by sequence number, time and content as far as known, and keeps everything before it: the readable
+/// snapshot, and the journal after it up to the damage. Replaced files are kept in DATA/damaged-TIME. Numbering continues above
+/// every number that may have been used, so no token is issued twice. A directory that can be started is left alone.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton recover DATA --dry-run              show what would be lost; change nothing
-  sexton recover DATA                        keep what is before the damage
-  sexton recover DATA --skip 812             drop only record 812, and keep what follows
+  sexton recover DATA                        keep everything before the damage
+  sexton recover DATA --skip 812             drop only record 812, and keep the records after it
 
 Records depend on earlier ones: after a skip, jobs and locks may be in a different state than before. If a later record cannot be \
 applied, recovery stops there again and reports it.
 
-Exit status: 0 recovered, or nothing to do; 1 --dry-run found that something would be lost; 2 wrong flags; \
-3 it cannot be read, or a coordinator is using it.")]
+Exit status: 0 recovered, or nothing to do; 1 --dry-run found that records would be lost; 2 wrong flags; \
+3 the directory cannot be read, or a coordinator is using it.")]
 pub(crate) struct Recover {
     /// A data directory that no coordinator is using
     data: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Recover {
     #[arg(long)]
     dry_run: bool,
 
-    /// Skip what stops recovery at this sequence number; repeatable
+    /// Skip the record that stops recovery at this sequence number; repeatable
     #[arg(long, value_name = "SEQ", value_parser = crate::numbers::sequence)]
     skip: Vec<u64>,
 
@@ -87,7 +87,7 @@ impl Recover {
             page::text(&self.data, &refused, &plan, aside.as_deref())
         })?;
         if self.dry_run && plan.loses() {
-            let words = "something would be lost; nothing was changed";
+            let words = "records would be lost; nothing was changed";
             return Err(Failure::found(words).help("run it without --dry-run to recover"));
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Recover {
 
     fn nothing_to_do(&self) -> Result<(), Failure> {
         if !self.skip.is_empty() {
-            let words = "--skip: nothing stops a start on this directory";
+            let words = "--skip: a start on this directory is not refused";
             return Err(Failure::usage(words));
         }
         let data = self.data.display();

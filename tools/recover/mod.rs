@@ -1,7 +1,7 @@
-//! `sexton recover`: repairs a directory that cannot be started, by dropping what cannot be read.
+//! `sexton recover`: repairs a directory that cannot be started, by dropping the parts that cannot be read.
 //!
-//! The readable snapshot and the records after it are committed as in a start, which finds where they stop. The records that are
-//! kept are written to a new journal, which replaces the damaged one; that is kept aside.
+//! The readable snapshot and the records after it are committed as in a start, which shows where they stop. The kept records are
+//! written to a new journal, which replaces the damaged one; the damaged one is kept aside.
 //!
 //! | file | holds |
 //! |---|---|

@@ -11,36 +11,36 @@ use sexton::spine::ledger::RESERVE_STEP;
 use sexton::spine::recovery::decode_mark;
 use std::collections::BTreeSet;
 
-/// How many bytes a missing part may have had.
+/// The number of bytes assumed for a missing part.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The state of a pass.
 pub(super) struct Pieces {
-    /// The state from the records that are kept, as a start would have it.
+    /// The state after the kept records, as a start would have it.
     pub(super) replay: Replay,
     /// Decodes records that are lost.
     reading: Replay,
-    /// The sequence number up to which the snapshot goes.
+    /// The last sequence number included in the snapshot.
     begun: Seq,
-    /// Where recovery may skip what stops it, and records that must not be applied.
+    /// The positions at which recovery may skip a record, and records that must not be applied.
     skips: BTreeSet<Seq>,
     excluded: BTreeSet<Seq>,
-    /// Nothing is kept from this number on.
+    /// The sequence number from which nothing is kept.
     pub(super) stop: Option<Seq>,
     pub(super) used: BTreeSet<Seq>,
     pub(super) kept: u64,
-    /// The last record that is kept, and its time.
+    /// The last kept record, and its time.
     pub(super) last: Seq,
     pub(super) at: Timestamp,
     pub(super) lost: Vec<Lost>,
     pub(super) lost_records: u64,
-    /// Sequence numbers below this may have been used, according to what can be read.
+    /// The bound below which sequence numbers may have been used, according to the readable records.
     pub(super) known: Seq,
     /// Unreadable bytes, which may have held more records.
     pub(super) unread: u64,
     pending: Vec<Gap>,
     previous: Seq,
-    /// Whether the journal connects to the snapshot.
+    /// Whether the journal continues the snapshot without a gap.
     joined: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Plans a recovery: what would be kept of a directory, and what would be lost.
+//! Plans a recovery: which records of a directory would be kept, and which would be lost.
 
 use crate::isolated::Copies;
 use crate::recover::pieces::{Again, Pieces};
@@ -16,7 +16,7 @@ use sexton::spine::recovery::{SnapshotSurvey, look};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The most losses that are listed; further ones are only counted.
+/// The maximum number of losses that are listed; further ones are only counted.
 pub(super) const LOST_MAX: usize = 1000;
 
 /// A plan for a recovery.
@@ -34,13 +34,13 @@ pub(crate) struct Plan {
     pub(super) lost: Vec<Lost>,
     /// The number of readable records that are lost.
     pub(super) lost_records: u64,
-    /// Why nothing at all can be kept.
+    /// The reason why nothing can be kept.
     pub(super) nothing: Option<String>,
     /// The sequence number at which numbering continues.
     pub(super) bound: Seq,
 }
 
-/// Something that is lost.
+/// A loss.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Lost {
@@ -50,7 +50,7 @@ pub(super) enum Lost {
         offset: u64,
         bytes: u64,
         found: String,
-        /// The range of sequence numbers that they may have had.
+        /// The range of sequence numbers that the bytes may have held.
         from: Seq,
         to: Option<Seq>,
         /// Their content, if it can be decoded although the checksum is wrong.
@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// Returns the sequence number up to which a snapshot goes.
+/// Returns the last sequence number included in a snapshot.
 fn begun((_, seal): &(SlotId, Seal)) -> Seq {
     seal.manifest.begun
 }
@@ -113,7 +113,7 @@ pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> 
     let nothing = (base.is_none() && first != Some(1)).then(|| {
         let wrong = wrong.join("; ");
         format!(
-            "neither snapshot can be read, and the journal no longer has its beginning: {wrong}"
+            "neither snapshot can be read, and the beginning of the journal no longer exists: {wrong}"
         )
     });
     let mut excluded = BTreeSet::new();
@@ -139,7 +139,7 @@ pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> 
         }
     };
     if let Some(unused) = skips.difference(&pieces.used).next() {
-        let words = format!("--skip {unused}: nothing stops recovery there");
+        let words = format!("--skip {unused}: recovery does not stop there");
         let help = "`sexton recover --dry-run` shows where it stops";
         return Err(Failure::usage(words).help(help));
     }

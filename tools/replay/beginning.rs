@@ -1,5 +1,5 @@
-//! Finds where the replay of a directory begins: at the first existing record, with the state of a snapshot if the journal no
-//! longer has its beginning.
+//! Finds where the replay of a directory begins: at the first existing record, with the state of a snapshot if the beginning of the
+//! journal no longer exists.
 
 use crate::isolated::Copies;
 use crate::report::Failure;
@@ -18,9 +18,9 @@ use std::path::Path;
 /// The purpose and the end of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
-    /// Where it stops.
+    /// The position at which it stops.
     pub(crate) until: Option<Place>,
-    /// What it is for.
+    /// Its purpose.
     pub(crate) wanted: Purpose,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Purpose {
     Records,
     /// The state at the end.
     State,
-    /// The state at the end, and on the way as many states as can be compared with the digests of checkpoints.
+    /// The state at the end, and all earlier states that can be compared with the digests of checkpoints.
     Verification,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Place {
 /// Where a replay begins and stops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Range {
-    /// Begins after this; `None` begins at the first existing record.
+    /// The sequence number after which the replay begins; `None` for the first existing record.
     pub(crate) begin: Option<Begin>,
     pub(crate) until: Option<Seq>,
     /// Remarks for the user.
@@ -85,7 +85,7 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     Ok(range)
 }
 
-/// Loads a snapshot: the one that leaves most records to show, or the fewest to replay.
+/// Loads a snapshot: the one that leaves the most records to show, or the fewest to replay.
 fn with_snapshot(
     data: &Path,
     disk: &RealDisk,
@@ -151,7 +151,7 @@ fn with_snapshot(
         remarks.push(format!("snapshot {slot} goes up to {upto}, which is later"));
     }
     Err(Failure::unreachable(remarks.join("; ")).help(
-        "there is no state before that of a snapshot; without --state and --verify, the existing records are shown",
+        "no state exists before that of a snapshot; leave out --state and --verify to see the existing records",
     ))
 }
 

@@ -25,9 +25,9 @@ const LOGS: &str =
 /// Show the history, record by record, from a data directory or a log of JSON lines
 ///
 /// Never writes, and can be used beside a running coordinator. A damaged journal is shown up to the damage, with exit status 3.
-/// If the beginning of a journal is gone, all existing records are shown; its state and a verification begin with a snapshot. In
-/// a hand-written log, a line needs only an actor and a message: its outcome is decided during the replay, after everything that
-/// is due before it.
+/// If the beginning of a journal no longer exists, all existing records are shown, and --state and --verify begin with a
+/// snapshot. In a hand-written log, a line needs only an actor and a message: the replay decides its outcome, after everything
+/// that is due before it.
 #[derive(Args, Default)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every record
@@ -37,7 +37,7 @@ const LOGS: &str =
   sexton replay DATA --key acct --from 2026-11-21T08:00:00Z
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
   sexton replay DATA --export incident.jsonl        a log to read, cut and mail
-  sexton replay incident.jsonl --verify             check whether today's rules decide the same
+  sexton replay incident.jsonl --verify             check that the current rules decide the same
   echo '{\"actor\":\"lock\",\"message\":\"drain\"}' | sexton replay -    a hand-written log
 
 Exit status: 0 everything was replayed; 1 --verify found a difference; 2 wrong flags; 3 the log cannot be read, or is damaged.")]
@@ -46,18 +46,18 @@ pub(crate) struct Replaying {
     #[arg(value_name = "DATA|LOG")]
     log: PathBuf,
 
-    /// Show only this actor's records; the others are replayed all the same
+    /// Show only this actor's records; the others are still replayed
     #[arg(long, value_name = "NAME", value_parser = names())]
     actor: Option<String>,
 
     #[command(flatten)]
     item: Item,
 
-    /// Show records from this sequence number, or this time (RFC 3339), on
+    /// Show records beginning with this sequence number or time (RFC 3339)
     #[arg(long, value_name = "SEQ|TIME", value_parser = parse_place, conflicts_with_all = ["state", "verify"])]
     from: Option<Place>,
 
-    /// Stop after this sequence number, or at this time (RFC 3339)
+    /// Stop after this sequence number or time (RFC 3339)
     #[arg(long, value_name = "SEQ|TIME", value_parser = parse_place)]
     until: Option<Place>,
 
@@ -78,7 +78,7 @@ pub(crate) struct Replaying {
     json: bool,
 }
 
-/// Returns the names of the actors, and of the node, which has records, too.
+/// Returns the names of the actors, and of the node, which also has records.
 fn names() -> Vec<&'static str> {
     let replay = Replay::default();
     let actors = replay.states().map(|(name, ..)| name);
@@ -94,7 +94,7 @@ fn parse_place(text: &str) -> Result<Place, String> {
     })?;
     u64::try_from(time.unix_timestamp_nanos() / 1_000_000)
         .map(|ms| Place::Time(Timestamp(ms)))
-        .map_err(|_| "times before 1970 are not in any log".to_owned())
+        .map_err(|_| "no log contains times before 1970".to_owned())
 }
 
 impl Place {
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-/// Prints the history of an item, as far as the journal of this directory has it.
+/// Prints the history of an item, as far as it is in the journal of this directory.
 pub(crate) fn tell_story(data: &Path, item: Item) -> Result<(), Failure> {
     let replaying = Replaying {
         log: data.to_owned(),
@@ -149,7 +149,7 @@ impl Replaying {
             self.open(&mut shown)?;
             self.replay_lines(&mut replay, &mut shown, &text)
         };
-        // Shows the part that could be read, even if the rest could not.
+        // Show the part that could be read, even if the rest could not.
         if read.is_ok() || replay.last() > Seq(0) {
             self.show_end(&mut replay, &mut shown)?;
         }
@@ -160,7 +160,7 @@ impl Replaying {
         if differing > 0 {
             let words = format!("{differing} records would be decided differently now");
             return Err(Failure::found(words).help(
-                "the log is what happened; a difference means that rules or settings have changed since",
+                "the log shows what happened; a difference means that rules or settings have changed since",
             ));
         }
         let (_, differing) = replay.compared();
@@ -190,12 +190,12 @@ impl Replaying {
             tell(&format!("wrote {count} to {}", file.display()));
         }
         if shown.exports && shown.after > Seq(0) {
-            tell("it begins in the middle, so it can be read but has no state");
+            tell("the log begins in the middle, so it can be read but has no state");
         }
         match self.item.followed() {
             _ if shown.records > 0 => {}
             Some(item) => tell(&format!(
-                "there is nothing about {item} in the log, which ends at {last}"
+                "the log, which ends at {last}, has nothing about {item}"
             )),
             None if self.from.is_some() => {
                 tell(&format!("nothing is shown: the log ends at {last}"));
@@ -212,7 +212,7 @@ impl Replaying {
         let output: Box<dyn Write> = match &self.export {
             Some(file) if !self.exports_to_output() => Box::new(File::create_new(file).map_err(|error| {
                 Failure::unreachable(format!("failed to create {}: {error}", file.display()))
-                    .help("an export never replaces a file: give an unused name in an existing folder")
+                    .help("an export never replaces a file: give an unused name in an existing directory")
             })?),
             Some(_) | None => Box::new(std::io::stdout().lock()),
         };
@@ -350,7 +350,7 @@ impl Replaying {
             }
             ReplayError::Line(error @ LineError::Beheaded(_)) => {
                 Failure::unreachable(format!("failed to {error} ({name})")).help(
-                    "show it without --state and --verify; the directory that it is from may have the state",
+                    "show it without --state and --verify; the directory that it was exported from may have the state",
                 )
             }
         }
@@ -405,7 +405,7 @@ impl Replaying {
         }
         for state in differing {
             shown.line(&format!(
-                "{:>10}  {}  a checkpoint has digest {}, but it is {}",
+                "{:>10}  {}  a checkpoint has digest {}, but the state has {}",
                 state.upto, state.actor, state.noted, state.replayed
             ))?;
         }

@@ -24,26 +24,26 @@ use std::convert::Infallible;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Descriptors reserved for other purposes than client connections.
+/// The number of descriptors reserved for purposes other than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Below this number of descriptors, too few for the settings is a warning; from there on it is only a detail.
+/// Below this number, having too few descriptors for the settings is logged as a warning; otherwise, at debug level.
 const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
 ///
-/// When every listener is open it prints one line that begins with `ready`, with the addresses of the listeners. Everything it
-/// acknowledges is on disk before the answer is sent; kill it any way you like and start it again.
+/// When every listener is open, it prints one line that begins with `ready`, with the addresses of the listeners. Everything that it
+/// acknowledges is on disk before the answer is sent; kill it in any way and start it again.
 ///
 /// Services of the configuration are kept running: they are launched again when they end. A clean stop ends them first, unless
-/// --on-stop leave lets them run on until the next start. Processes of `sexton run` always run on.
+/// --on-stop leave lets them run until the next start. Processes of `sexton run` always keep running.
 ///
-/// As PID 1 of a container it reaps orphaned processes, and a stop ends the processes of `sexton run`, too, since they cannot
+/// As PID 1 of a container it reaps orphaned processes, and a stop also ends the processes of `sexton run`, since they cannot
 /// outlive PID 1.
 ///
 /// Signals: INT, TERM and TSTP stop it cleanly; a second one skips the wait for services. HUP reloads the configuration, the
 /// hosts list, the token file and the certificate, and logs what took effect and what needs a restart. USR1 takes a checkpoint,
-/// and writes DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: it accepts nothing new, and exits when no
+/// and writes DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: it accepts nothing new, and exits once no
 /// lock, claim, pass or attempt of a task is left.
 ///
 /// Every flag can also be set in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config. A flag
@@ -54,7 +54,7 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
   sexton serve --data /var/lib/sexton --hosts /etc/sexton/hosts --lockserver 0.0.0.0:11340
   sexton serve --memory --http off           no files: everything is lost when the process ends
 
-Exit status: 0 stopped cleanly; 2 wrong flags; 3 something cannot be read or opened; \
+Exit status: 0 stopped cleanly; 2 wrong flags; 3 a file or address cannot be opened or used; \
 4 halted because the disk failed or an actor panicked too often.")]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -99,7 +99,7 @@ async fn serve(
     format: LogFormat,
     (mut reload, on_stop): (Reload, on_stop::Stopping),
 ) -> Result<(), Failure> {
-    // Signals come first: one that arrives while the node opens must not kill the process half-way.
+    // Signals are set up first: one that arrives while the node opens must not kill the process halfway.
     let is_init = config.is_init;
     let mut signals = Signals::listen(is_init)
         .map_err(|error| Failure::unreachable(format!("failed to listen for signals: {error}")))?;
@@ -110,7 +110,7 @@ async fn serve(
     notify.ready("all listeners are open");
     let handle = node.handle();
     if is_init {
-        // Reap children that ended before the signal was listened for.
+        // Reap children that ended before SIGCHLD was handled.
         handle.processes().reap();
     }
     let mut alive = std::pin::pin!(notify.watch(&handle));
@@ -133,7 +133,7 @@ async fn serve(
                     tracing::info!("draining: no new locks, jobs, claims, passes or tasks; exits when no lock, claim, pass or attempt of a task is left");
                 }
             },
-            // However the drain began: by a signal or by a request.
+            // No matter whether a signal or a request began the drain.
             Ok(()) = handle.drained() => {
                 tracing::info!("drained");
                 break;
@@ -216,8 +216,8 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Reports if the descriptor limit allows fewer connections than the settings. What remains is usually enough, so it is a warning
-/// only below [`DESCRIPTORS_ENOUGH`].
+/// Reports if the descriptor limit allows fewer connections than the settings. The limit is usually sufficient, so this is a
+/// warning only below [`DESCRIPTORS_ENOUGH`].
 fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     let lockserver = node
         .lockserver
@@ -267,7 +267,7 @@ fn say_who_may_change(data: &Path) {
 /// Describes the progress of a recovery.
 fn recovery_words(step: Step) -> String {
     match step {
-        Step::Reading => "reading what the last run left".to_owned(),
+        Step::Reading => "reading the data of the last run".to_owned(),
         Step::Building { pages } => {
             let pages = text::grouped(pages);
             format!("building the state from {pages} pages of a snapshot")

@@ -10,7 +10,7 @@ use sexton::node::Handle;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The longest wait for services, and as PID 1 for all processes. Each is killed when its grace is over, but a process that
+/// The maximum wait for services, and as PID 1 for all processes. Each is killed when its grace period is over, but a process that
 /// SIGKILL does not end, or a long chain of services, could take longer.
 const PATIENCE: Duration = Duration::from_mins(10);
 
@@ -31,7 +31,7 @@ impl Stopping {
     }
 
     /// Stops all services, each after those that start after it, and waits until they have ended. Another stop signal ends the
-    /// wait: services that still run are left to run, and the next start finds them.
+    /// wait: services that still run are left running, and the next start finds them.
     pub(super) async fn carry_out(self, handle: &Handle, signals: &mut Signals) {
         if self.what == OnStop::Leave {
             return;
@@ -78,7 +78,7 @@ impl Stopping {
     }
 }
 
-/// Stops all launched processes, each with its tree and within its grace, and waits until they have ended.
+/// Stops all launched processes, each with its tree and within its grace period, and waits until they have ended.
 async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
     loop {
         let ids = launched(processes).await?;
@@ -91,7 +91,7 @@ async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
                 tree: true,
                 ..Stop::default()
             };
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             drop(processes.stop(*id, how).await);
         }
         for id in ids {
@@ -100,7 +100,7 @@ async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
     }
 }
 
-/// Lists the live processes that the coordinator launched. Others, which it only watches, are not its to stop.
+/// Lists the live processes that the coordinator launched. It must not stop others, which it only watches.
 async fn launched(processes: &Processes) -> Result<Vec<ProcessId>, ProcessError> {
     let mut ids = Vec::new();
     let mut selection = Selection {

@@ -29,7 +29,7 @@ impl Reload {
         }
     }
 
-    /// Reloads everything. What cannot be read keeps its old value.
+    /// Reloads everything. A file that cannot be read leaves the old values in force.
     pub(crate) async fn reload(&mut self, node: &Node) {
         let mut problems = Vec::new();
         problems.extend(self.reload_settings(node).await);
@@ -43,8 +43,8 @@ impl Reload {
         node.handle().note_reload(problems);
     }
 
-    /// Reloads the settings. Services, rules of tasks and the log filter take effect at once. For other settings that differ from
-    /// those in force, logs that they need a restart, at every reload. Returns an error message if nothing was changed.
+    /// Reloads the settings. Services, rules of tasks and the log filter take effect immediately. For other settings that differ
+    /// from those in force, every reload logs that they need a restart. Returns an error message if nothing was changed.
     async fn reload_settings(&mut self, node: &Node) -> Option<String> {
         let Effective {
             settings,

@@ -75,7 +75,7 @@ pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
 /// Handles SIGUSR1: takes a checkpoint in the background, and replaces the files of statistics and of locks.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the thread of signals, and no task of the core"
+    reason = "this runs on the signal thread, not in a task of the core"
 )]
 pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     let Some(data) = data else {
@@ -117,7 +117,7 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
             | Reply::Owner(_)
             | Reply::Page { .. }
             | Reply::Contended { .. }
-            | Reply::Due => unreachable!("a dump asks for counts and a list"),
+            | Reply::Due => unreachable!("a dump requests counts and a list"),
         };
         if let Err(error) = written {
             tracing::error!(%error, "failed to write the files of SIGUSR1");

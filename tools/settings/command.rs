@@ -1,5 +1,5 @@
-//! `sexton config`: shows the settings in force and where each comes from. Opens no other files and shows no secrets: of the
-//! token file, only its path.
+//! `sexton config`: shows the settings in force and where each comes from. It opens no file but the configuration and shows no
+//! secrets: for the token file, only its path.
 
 use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, ParsedFlags, Values};
@@ -15,13 +15,13 @@ use std::io::Write as _;
 /// Show the settings that `sexton serve` would use, and where each comes from
 ///
 /// A flag overrides the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment overrides the file, and the file
-/// overrides the default. Everything is checked as `serve` would check it; no file but the configuration is opened.
+/// overrides the default. Everything is checked as `serve` would check it, but no file other than the configuration is opened.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton config                              what a bare `sexton serve` would do here
+  sexton config                              what `sexton serve` without flags would use
   sexton config --config /etc/sexton.toml    check a file before a restart
 
-Exit status: 0 the settings are valid; 2 they are not, and every problem is listed; 3 the file cannot be read.")]
+Exit status: 0 the settings are valid; 2 they are invalid, and every problem is listed; 3 the file cannot be read.")]
 pub(crate) struct ShowConfig {
     #[command(flatten)]
     given: ParsedFlags,

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// The longest file, in bytes.
+/// The maximum size of a file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The contents of a file, and its problems.
@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     Ok(parse(path, &bytes))
 }
 
-/// Returns the problems of a text that is to become the file `path`, without those in the meaning of its settings.
+/// Returns the problems of a text to be written to the file `path`, without those in the meaning of its settings.
 pub(crate) fn problems_of(path: &Path, text: &str) -> Vec<String> {
     let problems = parse(path, text.as_bytes()).problems;
     problems.iter().map(ToString::to_string).collect()
@@ -124,18 +124,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
 /// The tables of a file.
 const TABLES: [&str; 5] = ["queues", "services", "tasks", "tenants", "workers"];
 
-/// Reports a table that does not exist, with what was probably meant.
+/// Reports an unknown table, with the name that was probably meant.
 fn unknown_table(key: &str) -> String {
     let nearest = nearest(key, TABLES.into_iter());
     match (nearest, key) {
-        (Some(table), _) => format!("there is no such table; did you mean {table}?"),
-        (None, "lease" | "leases") => {
-            "there is no such table; `sexton lease set` defines leases".to_owned()
-        }
-        (None, _) => format!(
-            "there is no such table; expected one of {}",
-            TABLES.join(", ")
-        ),
+        (Some(table), _) => format!("unknown table; did you mean {table}?"),
+        (None, "lease" | "leases") => "unknown table; `sexton lease set` defines leases".to_owned(),
+        (None, _) => format!("unknown table; expected one of {}", TABLES.join(", ")),
     }
 }
 
@@ -147,7 +142,7 @@ fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
 
 /// Reports bytes that are not UTF-8.
 fn no_text(source: Source) -> Content {
-    let words = "there are bytes that are not UTF-8";
+    let words = "this line is not valid UTF-8";
     Content {
         problems: vec![Problem::new(source, "", words)],
         ..Content::default()

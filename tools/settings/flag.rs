@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     #[arg(
         long,
         value_name = "DIR",
-        help = "The data directory [env: SEXTON_DATA] [default: $XDG_STATE_HOME/sexton, else ~/.local/state/sexton]"
+        help = "The data directory [env: SEXTON_DATA] [default: $XDG_STATE_HOME/sexton or ~/.local/state/sexton]"
     )]
     data: Option<PathBuf>,
 
@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     #[arg(long, conflicts_with = "data")]
     memory: bool,
 
-    /// When changes are synced to disk: always (before the answer), interval:MS, never
+    /// When changes are synced to disk: always (before the answer), interval:MS, or never
     #[arg(long, value_name = "WHEN", default_value = "always", value_parser = parse_fsync, conflicts_with = "memory")]
     fsync: Fsync,
 
@@ -52,15 +52,15 @@ pub(crate) struct Settings {
     #[arg(long = "beanstalk-hosts", value_name = "NETWORK")]
     beanstalk_hosts: Vec<Network>,
 
-    /// The most beanstalkd connections at a time; more are refused
+    /// The maximum number of beanstalkd connections at a time; more are refused
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub(crate) beanstalk_connections: u32,
 
-    /// The most bytes of a job's body; longer ones are refused
+    /// The maximum size of a job's body, in bytes; longer ones are refused
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     job_bytes: u32,
 
-    /// The most jobs, in all queues together; more are refused
+    /// The maximum number of jobs in all queues together; more are refused
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     jobs: u32,
 
@@ -68,19 +68,19 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
     http: Door,
 
-    /// Mode of the Unix socket, such as 0660: everyone who can connect is served [default: 0600, or 0660 with --socket-group]
+    /// Mode of the Unix socket, such as 0660; every user who can connect is served [default: 0600, or 0660 with --socket-group]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     socket_mode: Option<Mode>,
 
-    /// Group of the Unix socket, by name or number: its members may use the coordinator
+    /// Group of the Unix socket, by name or number; its members may use the coordinator
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     socket_group: Option<Group>,
 
-    /// File with the token that HTTP requests over TCP must carry; needed beyond loopback
+    /// File with the token that HTTP requests over TCP must carry; required beyond loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Certificate chain in PEM, the server's own first: HTTP over TCP uses TLS; needs --tls-key
+    /// Certificate chain in PEM, the server's own first, with which HTTP over TCP uses TLS; needs --tls-key
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
@@ -96,32 +96,32 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
 
-    /// The most LockServer connections at a time; more are refused
+    /// The maximum number of LockServer connections at a time; more are refused
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub(crate) lockserver_connections: u32,
 
-    /// Close LockServer connections that have been idle for this long, or off
+    /// Close LockServer connections that have been idle for this long; off for no limit
     #[arg(long, value_name = "SPAN", default_value = "off", value_parser = parse_idle)]
     lockserver_idle: Idle,
 
-    /// Which priority goes first: high or low numbers
+    /// Whether high or low priority numbers go first
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = First::High)]
     lockserver_priority: First,
 
-    /// Bytes of `long` in the statistics reply: 4 as in 2000, or 8
+    /// Size of `long` in the statistics reply, in bytes: 4, as on the machines of 2000, or 8
     #[arg(long, value_name = "BYTES", default_value = "4", value_parser = ["4", "8"])]
     lockserver_long: String,
 
-    /// The most lock owners and waiters together; further requests are refused
+    /// The maximum number of lock owners and waiters together; further requests are refused
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     lock_entries: u32,
 
-    /// Take a snapshot after this many changes; a start replays the changes after the newest one [default: after 200000 or 64 MiB
-    /// of them, but not before they are as large as the newest]
+    /// Take a snapshot after this many changes; a start replays the changes after the newest snapshot [default: after 200000 or
+    /// 64 MiB of changes, but not before they are as large as the newest snapshot]
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
 
-    /// What to do with services at a clean stop of the coordinator: stop ends them, leave lets them run on
+    /// What to do with services at a clean stop of the coordinator: stop ends them, leave keeps them running
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnStop::Stop)]
     pub(crate) on_stop: OnStop,
 
@@ -145,7 +145,7 @@ pub(crate) enum OnStop {
     Leave,
 }
 
-/// The form of log lines.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Text,
@@ -229,7 +229,7 @@ fn parse_group(text: &str) -> Result<Group, String> {
         rest.split(':').nth(1)?.parse().ok()
     };
     let group = text.parse().ok().or_else(named).map(Group);
-    group.ok_or_else(|| "there is no such group in /etc/group; a number also works".to_owned())
+    group.ok_or_else(|| "no such group in /etc/group; a number also works".to_owned())
 }
 
 impl std::str::FromStr for Door {
@@ -279,7 +279,7 @@ fn parse_fsync(text: &str) -> Result<Fsync, String> {
             if (1..=60_000).contains(&ms) {
                 Ok(Fsync::Interval(Duration::from_millis(ms)))
             } else {
-                Err(format!("{ms} ms is not within 1 to 60000"))
+                Err(format!("{ms} ms is not between 1 and 60000"))
             }
         }
         Some(_) | None => Err("expected always, interval:MS or never".to_owned()),
@@ -297,7 +297,7 @@ fn parse_idle(text: &str) -> Result<Idle, String> {
 }
 
 /// Parses a level, or levels by module. Refuses a word that is not a level: alone it would be taken for the name of a module, and
-/// everything else would be silent.
+/// nothing else would be logged.
 fn parse_log(text: &str) -> Result<Targets, String> {
     text.split(',').try_fold(Targets::new(), |targets, part| {
         let (module, level) = match part.split_once('=') {
@@ -392,7 +392,7 @@ impl Settings {
     }
 }
 
-/// Returns `--data`, else `SEXTON_DATA`, else the directory according to the XDG base directories. clap does not read the
+/// Returns `--data`, otherwise `SEXTON_DATA`, otherwise the directory according to the XDG base directories. clap does not read the
 /// environment here, because it would treat a directory set there as a conflict with `--memory`.
 pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let set = |name| {

@@ -254,7 +254,7 @@ struct Settled {
 }
 
 impl Settled {
-    /// Adds the settings of the next lower source.
+    /// Adds the settings of the source with the next lower precedence.
     fn rank(&mut self, flags: &Flags, entries: Vec<Entry>) {
         let above = self.entries.len();
         for entry in entries {
@@ -310,7 +310,7 @@ impl Settled {
     }
 }
 
-/// Returns the word that was probably meant.
+/// Returns the known word that was probably meant.
 pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let alike = all.map(|known| (known, strsim::jaro_winkler(word, known)));
     let nearest = alike.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -319,11 +319,11 @@ pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Opt
         .map(|(known, _)| known)
 }
 
-/// Reports a key that a table does not have, with what was probably meant. `keys` are the table's, separated by commas.
-pub(super) fn no_such_key(key: &str, keys: &str) -> String {
+/// Returns the message about a key that a table does not have. Suggests a similar key. `keys` are those of the table, separated by commas.
+pub(super) fn unknown_key(key: &str, keys: &str) -> String {
     match nearest(&key.replace('-', "_"), keys.split(", ")) {
-        Some(known) => format!("there is no such key; did you mean {known}?"),
-        None => format!("there is no such key; expected one of {keys}"),
+        Some(known) => format!("unknown key; did you mean {known}?"),
+        None => format!("unknown key; expected one of {keys}"),
     }
 }
 
@@ -359,8 +359,8 @@ impl Flags {
     fn unknown(&self, key: &str) -> String {
         let all = self.each().map(|(_, long)| long);
         match nearest(&key.replace('_', "-"), all) {
-            Some(long) => format!("there is no such setting; did you mean {long}?"),
-            None => "there is no such setting; `sexton config` shows all of them".to_owned(),
+            Some(long) => format!("unknown setting; did you mean {long}?"),
+            None => "unknown setting; `sexton config` shows all settings".to_owned(),
         }
     }
 

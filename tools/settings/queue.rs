@@ -1,10 +1,10 @@
 //! The tables `[queues.TYPE]` of the configuration file: rules for the jobs of one type, and in `[queues.default]` for every type
-//! without a table of its own.
+//! without its own table.
 //!
-//! A table inherits what it leaves out from `[queues.default]`. Tables exist only in the file, so there is no precedence of
-//! sources here.
+//! A table inherits the keys that it leaves out from `[queues.default]`. Tables exist only in the file, so there is no precedence
+//! of sources here.
 
-use crate::settings::layer::{Problem, Source, no_such_key};
+use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::value::{number, switch};
 use crate::span::milliseconds;
 use crate::table::{self, Column};
@@ -21,7 +21,7 @@ const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, t
 /// The keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
 
-/// The format of a rate, and the highest rate in thousandths.
+/// The format of a rate, and the maximum rate in thousandths.
 const RATE: &str =
     "expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
 const RATE_MAX: u32 = 1_000_000;
@@ -117,7 +117,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "read_only_reason" => word(found).map(|why| {
                 rules.read_only = Some(why.to_owned()).filter(|why| !why.is_empty());
             }),
-            other => Err(no_such_key(other, KEYS)),
+            other => Err(unknown_key(other, KEYS)),
         };
         if let Err(words) = read {
             wrong.push((place(key), format!("{}: {words}", key.get_ref())));
@@ -138,7 +138,7 @@ fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
     value.as_str().ok_or_else(found)
 }
 
-/// The most ignored members of a body.
+/// The maximum number of ignored members of a body.
 const IGNORED_MAX: usize = 100;
 
 fn names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
@@ -163,7 +163,7 @@ fn class(value: &DeValue<'_>) -> Result<Class, String> {
 
 fn order(value: &DeValue<'_>) -> Result<Order, String> {
     match word(value)? {
-        // The strictest order that the class has.
+        // `any` means the strictest order that the class has.
         "priority" | "any" => Ok(Order::Priority),
         "fifo" => Ok(Order::Fifo),
         "timestamp" => Ok(Order::Timestamp),
@@ -223,7 +223,7 @@ fn backoff(
                     Ok(())
                 }
             },
-            other => Err(no_such_key(other, BACKOFF_KEYS)),
+            other => Err(unknown_key(other, BACKOFF_KEYS)),
         };
         if let Err(words) = read {
             wrong.push((place(key), format!("backoff.{}: {words}", key.get_ref())));
@@ -237,7 +237,7 @@ fn backoff(
     Ok(Some(backoff))
 }
 
-/// Checks `retry = "claim-ttl"`, which is another name for `backoff = false`: as in MediaWiki, a failed job is tried again when its
+/// Checks `retry = "claim-ttl"`, which means the same as `backoff = false`: as in MediaWiki, a failed job is tried again when its
 /// claim would have ended.
 fn retry(table: &DeTable<'_>) -> Result<(), String> {
     if table.contains_key("backoff") {
@@ -258,7 +258,7 @@ pub(super) fn rate(value: &DeValue<'_>) -> Result<u32, String> {
         .ok_or_else(|| RATE.to_owned())
 }
 
-/// Reads a number of items a second from a flag; in thousandths.
+/// Parses a number of items per second from a flag, and returns thousandths.
 pub(crate) fn rate_of(text: &str) -> Result<u32, String> {
     decimal(text)
         .filter(|milli| *milli <= RATE_MAX)

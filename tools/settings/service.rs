@@ -1,9 +1,9 @@
 //! The tables `[services.NAME]` of the configuration file: programs that are kept running as long as the file has them.
 //!
-//! Relative paths are relative to the directory of the file. How a service runs is decided elsewhere.
+//! Relative paths are relative to the directory of the file. Other code runs the services.
 
 use crate::process::signal;
-use crate::settings::layer::{Problem, Source, no_such_key};
+use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::value::{number, switch};
 use crate::size::bytes as bytes_of;
 use crate::span::milliseconds;
@@ -93,7 +93,7 @@ pub(crate) fn tables(
     (definitions, problems)
 }
 
-/// Returns the directory that relative paths in a file are relative to.
+/// Returns the directory to which relative paths in a file are relative.
 pub(super) fn base(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     file.parent().unwrap_or(Path::new("/")).to_owned()
@@ -181,7 +181,7 @@ pub(super) fn one(
         "ready_timeout" => spec.ready_timeout_ms = milliseconds_of(value)?,
         "output" => output(value, spec)?,
         "watchdog" => spec.watchdog_ms = milliseconds_of(value)?,
-        _ => return Err(no_such_key(key, KEYS)),
+        _ => return Err(unknown_key(key, KEYS)),
     }
     Ok(())
 }
@@ -248,8 +248,8 @@ fn limits(value: &DeValue<'_>) -> Result<Vec<(u32, u64, u64)>, String> {
     for (name, value) in table {
         let name = name.get_ref().as_ref();
         let found = LIMITS.iter().find(|(known, _)| *known == name);
-        let (_, which) = found
-            .ok_or_else(|| format!("there is no limit {name}; expected one of {}", names()))?;
+        let (_, which) =
+            found.ok_or_else(|| format!("unknown limit {name}; expected one of {}", names()))?;
         let bound = |value: &DeValue<'_>| match value.as_str() {
             Some("unlimited") => Ok(u64::MAX),
             _ => number(value),
@@ -277,7 +277,7 @@ fn policy(word: &str) -> Result<Policy, String> {
     found.ok_or_else(|| format!("{word:?}: expected always, on-failure or never"))
 }
 
-/// Parses the number of restarts after which to give up; `false` for never.
+/// Parses the number of restarts after which a service fails; `false` for no limit.
 fn intensity(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
     if value.as_bool() == Some(false) {
         to.intensity = None;
@@ -307,7 +307,7 @@ fn output(value: &DeValue<'_>, to: &mut Spec) -> Result<(), String> {
             "keep" => to.output_kept = number(value).map_err(|words| format!("keep: {words}"))?,
             other => {
                 return Err(format!(
-                    "there is no key {other}; expected one of {OUTPUT_KEYS}"
+                    "unknown key {other}; expected one of {OUTPUT_KEYS}"
                 ));
             }
         }
@@ -326,7 +326,7 @@ fn backoff(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
             "max" => to.backoff.max_ms = ms?,
             other => {
                 return Err(format!(
-                    "there is no key {other}; expected one of {BACKOFF_KEYS}"
+                    "unknown key {other}; expected one of {BACKOFF_KEYS}"
                 ));
             }
         }

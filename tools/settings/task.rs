@@ -1,7 +1,7 @@
-//! The table `[tasks]` of the configuration file: defaults for tasks, how many of a group are under way at a time, and how long
-//! ended tasks are kept.
+//! The table `[tasks]` of the configuration file: defaults for tasks, the number of tasks of a group in progress at a time, and how
+//! long ended tasks are kept.
 
-use crate::settings::layer::{Problem, Source, no_such_key};
+use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::queue::span_words;
 use crate::settings::service::span;
 use crate::settings::value::{number, switch};
@@ -67,7 +67,7 @@ impl Table {
                     fits.ok_or_else(|| format!("expected a whole number from 1 to {max}"))?;
                 self.kept_max = Some(kept);
             }
-            _ => return Err(no_such_key(key, KEYS)),
+            _ => return Err(unknown_key(key, KEYS)),
         }
         Ok(())
     }

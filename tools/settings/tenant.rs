@@ -1,5 +1,5 @@
-//! The tables `[tenants.NAME]` of the configuration file: how often each tenant has its turn. The default tenant, which has no
-//! name, is `[tenants.""]`.
+//! The tables `[tenants.NAME]` of the configuration file: the weight of each tenant. The default tenant, which has no name, is
+//! `[tenants.""]`.
 
 use crate::settings::layer::{Problem, Source};
 use crate::settings::value::number;
@@ -44,7 +44,7 @@ fn read(table: &DeTable<'_>, rules: &mut TenantRules, mut wrong: impl FnMut(usiz
     for (key, value) in table {
         let at = key.span().start;
         if key.get_ref() != "weight" {
-            let words = format!("{}: there is no such key; expected weight", key.get_ref());
+            let words = format!("{}: unknown key; expected weight", key.get_ref());
             wrong(at, words);
             continue;
         }

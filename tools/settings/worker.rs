@@ -1,7 +1,7 @@
-//! The tables `[workers.NAME]` of the configuration file: commands that work on jobs as long as the file has them. Each becomes a
-//! service with `sexton work` as its command, so the rules of services apply to it.
+//! The tables `[workers.NAME]` of the configuration file: commands that work on jobs as long as the file has them. Each table becomes
+//! a service with `sexton work` as its command, so the rules of services apply to it.
 
-use crate::settings::layer::{Problem, Source, no_such_key};
+use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::queue::rate;
 use crate::settings::service;
 use crate::settings::value::{number, switch};
@@ -39,10 +39,10 @@ const LAST_WORDS_MS: u32 = 10_000;
 /// SIGURG: `sexton work` claims no more jobs, and its commands, which also get the signal, ignore it by default.
 const STOP_SIGNAL: u8 = 23;
 
-/// The most commands at a time.
+/// The maximum number of commands at a time.
 const PROCS_MAX: u16 = 1000;
 
-/// The values of a table that are not those of a service.
+/// The values of a table that services do not have.
 #[derive(Default)]
 struct Worker {
     types: Vec<String>,
@@ -141,7 +141,7 @@ fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    // `sexton work` kills what still runs when the grace is over, and then needs a moment to report that.
+    // `sexton work` kills the commands that still run when the grace period is over, and then needs a moment to report that.
     let grace = definition.spec.grace_ms;
     worker.flag("--finish-within", &format!("{grace}ms"));
     definition.spec.grace_ms = grace.saturating_add(LAST_WORDS_MS).min(Spec::GRACE_MS_MAX);
@@ -194,7 +194,7 @@ impl Worker {
             "output_max" => self.flag("--output-max", &size(value)?.to_string()),
             _ => {
                 let keys = format!("{KEYS}, {}", SHARED.join(", "));
-                return Err(no_such_key(key, &keys));
+                return Err(unknown_key(key, &keys));
             }
         }
         Ok(())

@@ -15,15 +15,15 @@ use std::ffi::OsString;
 
 /// Add a task: a command that the coordinator runs when its turn comes
 ///
-/// It runs on a server with a free thread. Of the tasks with one work id, only one runs at a time, and of a group at most as many
-/// as its limit. It runs in bursts: a command that exits with 0 has completed its task; one that calls `sexton task wait 10m`
-/// before it exits is run again after that time, and continues from what it saved.
+/// The task runs on a server with a free thread. Of the tasks with the same work id, only one runs at a time, and of a group at
+/// most as many as its limit. A task runs in bursts: a command that exits with 0 has completed its task; one that calls `sexton
+/// task wait 10m` before it exits is run again after that time, and continues from what it saved.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton task add -- ./import customers.csv
   sexton task add --group mails --priority high -- ./send-newsletter
-  sexton task add --work site-7 -- ./deploy site-7    one of site-7 at a time
+  sexton task add --work site-7 -- ./deploy site-7    only one task for site-7 at a time
   sexton task add --wait 10m -- ./report              wait until it has ended
   sexton task add --inject within-task:segv -- ./report
                                                       the first attempt dies
@@ -39,10 +39,10 @@ Points of --inject, where the first attempt fails:
   within-parent (1)      the process is created, but cannot execute its program
   before-child (1)       the program of the command does not exist
   within-child           the process dies before the command begins
-  before-task            the same, after the coordinator has answered it once
+  before-task            the same, after the coordinator has answered one report
   within-task            the command is killed as soon as it runs
-  after-task             the command has ended, its result is not reported
-  after-child            the command has ended, its result is reported
+  after-task             the command has ended, but its result is not reported
+  after-child            the command has ended, and its result is reported
   before-cleanup (1)     the program of --cleanup does not exist
   within-cleanup         the cleanup dies before it begins
   after-cleanup          the cleanup has ended, but its status is lost
@@ -50,53 +50,53 @@ Points of --inject, where the first attempt fails:
                          the coordinator's actor panics before it handles the
                          end
   within-thread-cleanup (1)
-                         it panics while it frees the thread
+                         the same actor panics while it frees the thread
   after-thread-cleanup (1)
                          the lock actor panics when the execute lock is released
   after-parent (1)       the keeper is killed when it has reported the exit
   drop-signal (1)        the keeper's report of the exit is dropped
 Points with (1) are in the coordinator, which refuses them unless its configuration has `[tasks] allow_fault_injection = true`. At \
 the others, KIND is how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop (SIGSTOP), \
-memory (it allocates more than it may). `sexton task show` shows the result.
+memory (it allocates more than allowed). `sexton task show` shows the result.
 
 Prints the id of the task. Exit status: 0 success; with --wait, 1 if the task failed, was terminated, or has not ended.")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(super) struct Add {
     /// A name for the task
     #[arg(long, value_parser = name)]
     name: Option<Name>,
 
-    /// Its group [default: default]
+    /// The group of the task [default: default]
     #[arg(long, value_parser = name)]
     group: Option<Name>,
 
-    /// The thing it works on: of the tasks with one work id, only one is under way at a time
+    /// The thing that the task works on; of the tasks with the same work id, only one is in progress at a time
     #[arg(long, value_name = "ID", value_parser = name)]
     work: Option<Name>,
 
-    /// Its priority
+    /// The priority of the task
     #[arg(long, value_enum, default_value_t = Priority::Medium)]
     priority: Priority,
 
-    /// How long a burst should take: the command is told, but not stopped [default: as configured, or 30s]
+    /// How long a burst should take; the command is informed, but not stopped [default: as configured, or 30s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     burst: Option<u64>,
 
-    /// How long an attempt may take; after that it is stopped with everything it started, and the task fails [default: as
-    /// configured, or 5m]
+    /// How long an attempt may take before it is stopped with everything it started, and the task fails [default: as configured,
+    /// or 5m]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     fail_after: Option<u64>,
 
-    /// The longest time between two heartbeats, once there has been one [default: as configured, or 1s]
+    /// The maximum time between two heartbeats, from the first one on [default: as configured, or 1s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     progress: Option<u64>,
 
-    /// Run it again if its command dies before it has saved anything, instead of failing the task; false fails it, whatever the
-    /// configuration says
+    /// If the command dies before it has saved anything, run it again instead of failing the task; false fails it, regardless of
+    /// the configuration
     #[arg(long, value_name = "WHETHER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     retry: Option<bool>,
 
-    /// End a burst only by a report: the exit status of the command does not count
+    /// End a burst only by a report; the exit status of the command does not count
     #[arg(long)]
     report_required: bool,
 
@@ -104,11 +104,11 @@ pub(super) struct Add {
     #[arg(long, value_name = "COMMAND")]
     cleanup: Option<String>,
 
-    /// Do not start it until `sexton task ready`
+    /// Do not start the task until `sexton task ready`
     #[arg(long)]
     not_ready: bool,
 
-    /// Add it in a paused state
+    /// Add the task in a paused state
     #[arg(long)]
     paused: bool,
 
@@ -120,19 +120,19 @@ pub(super) struct Add {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// A file of NAME=VALUE lines, read at each launch: for secrets
+    /// A file of NAME=VALUE lines, for secrets; it is read at each launch
     #[arg(long, value_name = "FILE")]
     env_file: Option<String>,
 
-    /// Add it even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Add the task even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
-    /// Make its first attempt fail at a point, to see how it recovers: see below
+    /// Make the first attempt fail at a point, to see how the task recovers: see below
     #[arg(long, value_name = "POINT[:KIND]")]
     inject: Option<Injection>,
 
-    /// Wait until it has ended, at most this long, in whole seconds
+    /// Wait at most this long until the task has ended, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 

@@ -18,11 +18,11 @@ use sexton::actors::lock::Name;
 /// The number of tasks per request.
 const PAGE: u64 = 1000;
 
-/// Run tasks on servers in bursts, and recover whatever dies
+/// Run tasks on servers in bursts, and recover tasks that die
 ///
 /// A task is a command that the coordinator runs as soon as its turn comes and a thread of a server is free. It may take as many
 /// bursts as it needs, and continues from what it saved. If its command is killed, cannot be launched or hangs, or if the
-/// coordinator is killed, the task goes on, or fails with the reason: nobody has to watch it.
+/// coordinator is killed, the task continues, or fails with the reason; no one has to watch it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
   sexton task limit mails 10                     at most ten of the group at a time
 
 In the command of a task:
-  sexton task saved > state || init > state      what the previous burst saved
+  sexton task saved > state || init > state      read what the previous burst saved
   sexton task save < state                       save the state for the next burst
   sexton task wait 10m; exit                     another burst, in ten minutes
 
@@ -59,10 +59,10 @@ enum Action {
 Examples:
   sexton task list
   sexton task list --status waiting --group mails
-  sexton task list --status user-error           those whose command failed
+  sexton task list --status user-error           tasks whose command failed
   sexton task list --json | jq '.tasks[].why'")]
     List {
-        /// Only tasks in this state, as the column STATE shows it; `complete` for all that are over
+        /// Only tasks in this state, as in the column STATE; `complete` for all that have ended
         #[arg(long, value_enum)]
         status: Option<Status>,
         /// Only tasks of this group
@@ -71,7 +71,7 @@ Examples:
         /// Only tasks of this work id
         #[arg(long, value_name = "ID", value_parser = name)]
         work: Option<Name>,
-        /// The most tasks to show
+        /// The maximum number of tasks to show
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
@@ -84,7 +84,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   sexton task transcript 4711
-  sexton task transcript 4711 --dispatch         also why each server was chosen, and what it waited for
+  sexton task transcript 4711 --dispatch         also why each server was chosen, and what was waited for
   sexton task transcript 4711 --json | jq '.stories[].phases'
 
 A task keeps its newest eight attempts. For older ones see the journal: `sexton replay DATA`.")]
@@ -105,26 +105,26 @@ A task keeps its newest eight attempts. For older ones see the journal: `sexton 
         #[arg(long, value_name = SPAN, default_value = "1h", value_parser = seconds(1, WAIT_MAX))]
         wait: u64,
     },
-    /// Show groups of tasks: their limits, and how many tasks are under way
+    /// Show groups of tasks: their limits, and how many tasks are in progress
     Groups,
-    /// Set how many tasks of a group are under way at a time; with 0, none is started
+    /// Set how many tasks of a group may be in progress at a time; with 0, none is started
     Limit {
         /// The group
         #[arg(value_parser = name)]
         group: Name,
-        /// The most tasks, counted from their first burst to their last, waits included
+        /// The maximum number of tasks; each counts from its first burst to its last, including waits
         max: u32,
     },
-    /// Pause a task, a group, or all tasks: a running burst is finished
+    /// Pause a task, a group, or all tasks; a running burst is finished
     #[command(after_help = "\
 Examples:
   sexton task pause 4711              no burst of this task begins
-  sexton task pause --group mails     no task of the group is started; started ones go on
+  sexton task pause --group mails     no task of the group is started; started ones continue
   sexton task pause --all --hard      no burst begins at all")]
     Pause {
         #[command(flatten)]
         what: Paused,
-        /// Also begin no further burst of tasks that have started
+        /// Also begin no further bursts of tasks that have started
         #[arg(long, conflicts_with = "id")]
         hard: bool,
     },
@@ -133,7 +133,7 @@ Examples:
         #[command(flatten)]
         what: Paused,
     },
-    /// Allow a task to start that was added with --not-ready
+    /// Allow a task that was added with --not-ready to start
     Ready {
         #[command(flatten)]
         which: TaskSelector,
@@ -143,12 +143,12 @@ Examples:
         #[command(flatten)]
         which: TaskSelector,
     },
-    /// End a task: at once if it has not started, otherwise after one more burst for cleaning up
+    /// End a task: immediately if it has not started, otherwise after one more burst for cleaning up
     #[command(after_help = "That burst finds SEXTON_TASK_TERMINATING=1 in its environment.")]
     Terminate {
         #[command(flatten)]
         which: TaskSelector,
-        /// Without that burst; a running attempt is stopped with everything it started
+        /// Skip that burst; a running attempt is stopped with everything it started
         #[arg(long)]
         now: bool,
     },
@@ -159,46 +159,46 @@ Examples:
     },
     /// Forget tasks that have ended
     ///
-    /// Otherwise they are kept as long as configured.
+    /// Tasks that are not pruned are kept as long as configured.
     Prune {
         /// Only tasks that ended at least this long ago
         #[arg(long, value_name = SPAN, value_parser = delay)]
         older_than: Option<u64>,
-        /// How many of the newest to keep, however old
+        /// Number of the newest tasks to keep, regardless of age
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         keep: u32,
     },
     #[command(hide = true)]
     Inject(Inject),
-    /// From within: save the state of the task for the next burst
+    /// From within a task: save its state for the next burst
     Save {
-        /// What to save [default: standard input]
+        /// The state to save [default: standard input]
         text: Option<String>,
     },
-    /// From within: print what was saved last; exits with 1 if nothing was
+    /// From within a task: print what was saved last; exits with 1 if nothing was saved
     Saved,
-    /// From within: report that the task is still making progress
+    /// From within a task: report that it is still making progress
     ///
-    /// After the first heartbeat, a task is stopped and fails if the next one does not come within its --progress.
+    /// After the first heartbeat, a task is stopped and fails if the next one does not arrive within its --progress.
     Heartbeat,
-    /// From within: report that the task is done; takes effect when this command has ended
+    /// From within a task: report that it is done; takes effect when its command has ended
     Done {
-        /// With a warning
+        /// Report that it is done, with a warning
         #[arg(long)]
         warning: bool,
         /// A message; its first 1,024 bytes are kept
         #[arg(allow_hyphen_values = true)]
         message: Option<String>,
     },
-    /// From within: run another burst after this time
+    /// From within a task: run another burst after this time
     Wait {
-        /// The time
+        /// How long to wait before the next burst
         #[arg(value_name = SPAN, value_parser = delay)]
         after: u64,
     },
-    /// From within: report that the task has failed; takes effect when this command has ended
+    /// From within a task: report that it has failed; takes effect when its command has ended
     Fail {
-        /// Why; its first 1,024 bytes are kept
+        /// The reason; its first 1,024 bytes are kept
         #[arg(allow_hyphen_values = true)]
         message: String,
     },
@@ -212,7 +212,7 @@ struct TaskSelector {
     id: u64,
 }
 
-/// What to pause or resume.
+/// Selects the tasks to pause or resume.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Paused {
@@ -249,7 +249,7 @@ impl Status {
         value.map_or_else(String::new, |it| it.get_name().to_owned())
     }
 
-    /// Returns the run status to ask for, and how the task has to have ended.
+    /// Returns the run status to request, and the exit that the task must have had, if any.
     fn asked(self) -> (String, Option<String>) {
         match self {
             Self::NotReady
@@ -387,7 +387,7 @@ impl ClientOptions {
         let (mut tasks, mut next) = (Vec::new(), None::<u64>);
         loop {
             let left = limit - tasks.len() as u64;
-            // What is filtered here is read in whole pages.
+            // A list that is filtered here is read in whole pages.
             let page = if exit.is_some() { PAGE } else { left.min(PAGE) };
             asked.insert("limit".to_owned(), page.to_string().into());
             if let Some(next) = next {

@@ -17,7 +17,7 @@ const PROCESSES_MAX: usize = 1000;
 pub(super) struct Held {
     /// The keys of its locks, with the token of each.
     pub(super) locks: Vec<String>,
-    /// Its server, and how many of the threads are in use.
+    /// Its server, and how many of the server's threads are in use.
     pub(super) thread: Option<String>,
     /// Its processes, as a tree.
     pub(super) processes: String,
@@ -56,7 +56,10 @@ fn locks(asking: &ClientOptions, task: &Value, attempt: &Value) -> Vec<String> {
         let index = words(its, "/index");
         Some(match its.pointer("/token").and_then(Value::as_u64) {
             Some(token) => format!("{key} {index}, with token {token}"),
-            None => format!("{key} {index}: it waits in place {}", words(its, "/place")),
+            None => format!(
+                "{key} {index}: it waits in position {}",
+                words(its, "/place")
+            ),
         })
     };
     [EXECUTE, UPDATE].into_iter().filter_map(of_key).collect()

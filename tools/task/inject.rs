@@ -1,8 +1,7 @@
 //! Fault injection: `sexton task add --inject POINT[:KIND]`. The points are those of Wip; `docs/tasks.md` describes each.
 //!
-//! Faults of a command are made by this program: the command is launched through `sexton task inject`, which fails in the first
-//! attempt and executes the command in all others. Faults of the coordinator are made by the coordinator, if its configuration
-//! allows that.
+//! This program causes the faults of a command: the command is launched through `sexton task inject`, which fails in the first
+//! attempt and executes the command in all others. The coordinator causes its own faults, if its configuration allows that.
 
 use crate::report::Failure;
 use crate::task::report;
@@ -17,7 +16,7 @@ use std::str::FromStr;
 /// The variable with the number of an attempt.
 const ATTEMPT: &str = "SEXTON_TASK_ATTEMPT";
 
-/// The most memory that the fault `memory` may map, in bytes.
+/// The maximum memory that the fault `memory` may map, in bytes.
 const MEMORY_BYTES: u64 = 1 << 20;
 
 /// The number of bytes to allocate at a time.
@@ -44,7 +43,7 @@ pub(super) enum Point {
     DropSignal,
 }
 
-/// The process that makes a fault.
+/// The process that causes a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
     Coordinator,
@@ -96,7 +95,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Fails in this way.
+    /// Makes this process fail in this way.
     fn fail(self) -> Result<(), Failure> {
         // An injected fault should not leave a core dump.
         let none = Rlimit {
@@ -108,7 +107,7 @@ impl Kind {
             Self::Exit => Err(Failure::of_command(1, "")),
             Self::Exit0 => Ok(()),
             Self::Abort => Self::signal_for_ever(Signal::ABORT),
-            // The runtime handles the first SIGSEGV itself, and lets the next one through.
+            // The Rust runtime handles the first SIGSEGV itself, and lets the next one through.
             Self::Segv => Self::signal_for_ever(Signal::SEGV),
             Self::Kill => Self::signal_for_ever(Signal::KILL),
             Self::Stop => Self::signal_for_ever(Signal::STOP),
@@ -153,10 +152,9 @@ impl FromStr for Injection {
             None => (text, None),
         };
         let point = Point::from_str(point, false)
-            .map_err(|_| "there is no such point: `sexton task add --help` lists them")?;
+            .map_err(|_| "unknown point: `sexton task add --help` lists them")?;
         let kind = kind.map(|kind| Kind::from_str(kind, false)).transpose();
-        let kind =
-            kind.map_err(|_| "there is no such kind: `sexton task add --help` lists them")?;
+        let kind = kind.map_err(|_| "unknown kind: `sexton task add --help` lists them")?;
         let is_known = match (point.maker(), kind) {
             (Maker::Coordinator, Some(Kind::Kill)) => point == Point::BeforeParent,
             (Maker::Coordinator, Some(_)) => false,
@@ -183,28 +181,28 @@ impl Injection {
         }
     }
 
-    /// Returns what to request of the coordinator, if the coordinator makes this fault.
+    /// Returns the fault to request from the coordinator, if the coordinator causes it.
     pub(super) fn asked(self) -> Option<String> {
         (self.point.maker() == Maker::Coordinator).then(|| self.words())
     }
 
-    /// Checks that a fault in the cleanup has a cleanup to be in.
+    /// Checks that a task with a fault in the cleanup has a cleanup.
     pub(super) fn check(self, cleans_up: bool) -> Result<(), Failure> {
         if self.point.is_of_cleanup() && !cleans_up {
             return Err(Failure::usage(format!(
-                "--inject {}: there is no cleanup; add one with --cleanup",
+                "--inject {}: the task has no cleanup; add one with --cleanup",
                 self.words()
             )));
         }
         Ok(())
     }
 
-    /// Wraps the command of a task so that it fails, if the command makes this fault.
+    /// Wraps the command of a task so that it fails, if the command causes this fault.
     pub(super) fn of_command(self, command: &[OsString]) -> Result<Vec<OsString>, Failure> {
         self.wrapped(Maker::Command, command)
     }
 
-    /// Wraps the cleanup of a task so that it fails, if the cleanup makes this fault.
+    /// Wraps the cleanup of a task so that it fails, if the cleanup causes this fault.
     pub(super) fn of_cleanup(self, cleanup: &[OsString]) -> Result<Vec<OsString>, Failure> {
         self.wrapped(Maker::Cleanup, cleanup)
     }
@@ -244,7 +242,7 @@ impl Inject {
         if std::env::var_os(ATTEMPT).is_none_or(|it| it != "1") {
             return Err(failed(command.exec()));
         }
-        // The program has been executed when this returns.
+        // When this returns, the program has been executed.
         let begin = |command: &mut Command| command.spawn().map_err(failed);
         let end = |mut child: Child| child.wait().map_err(failed);
         match self.injection.point {
@@ -293,7 +291,7 @@ mod tests {
             "within-task",
             "after-task:exit0",
         ] {
-            let injection: Injection = known.parse().expect("it is known");
+            let injection: Injection = known.parse().expect("the fault is known");
             assert_eq!(injection.words(), known);
         }
         for unknown in [

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// The longest inventory, in bytes.
+/// The maximum size of an inventory, in bytes.
 const INVENTORY_BYTES_MAX: u64 = 4 << 20;
 
 /// The interval between checks of a file.
@@ -33,8 +33,8 @@ pub(super) struct From {
 }
 
 impl From {
-    /// Updates the servers to match the inventory; with `check`, only prints what would change. Exits with 1 if something had to
-    /// change, as `wipctl server` does, so that a script can tell.
+    /// Updates the servers to match the inventory; with `check`, only prints what would change. Exits with 1 if anything had to
+    /// change, as `wipctl server` does, so that a script can detect it.
     pub(super) fn compare(&self, asking: &ClientOptions, check: bool) -> Result<(), Failure> {
         match self.update(asking, check)? {
             0 => Ok(()),
@@ -42,10 +42,10 @@ impl From {
         }
     }
 
-    /// Updates now and whenever the file was replaced or written, until the process is ended.
+    /// Updates the servers now and whenever the file was replaced or written, until the process is ended.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a file on another file system tells nobody that it was written"
+        reason = "a file on a remote file system sends no event when it is written"
     )]
     pub(super) fn watch(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let file = self.from.clone().unwrap_or_default();
@@ -71,7 +71,7 @@ impl From {
             } else if done.is_none() || now != done {
                 match self.update(asking, false) {
                     Ok(_) => (done, told) = (now, String::new()),
-                    // A failed update is tried again, but reported once.
+                    // A failed update is tried again, but reported only once.
                     Err(failure) if failure.whole() == told => {}
                     Err(failure) => {
                         told = failure.whole();
@@ -105,10 +105,10 @@ impl From {
         };
         let text = text.map_err(|error| failed(&error))?;
         if text.len() as u64 > INVENTORY_BYTES_MAX {
-            return Err(failed(&"it is longer than 4 MiB"));
+            return Err(failed(&"it is larger than 4 MiB"));
         }
         let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        // Either a list, or an object with a member that has the list.
+        // Either a list, or an object with the list as a member.
         match found {
             Value::Array(_) => Ok(found),
             Value::Object(mut object) if object.contains_key("hosts") => {
@@ -135,7 +135,7 @@ impl From {
         let from = self.from.clone().unwrap_or_default();
         let shown = from.to_string_lossy().into_owned();
         let text = if is_url(&shown) {
-            // Only what was requested: no configuration file of curl, and no other protocol after a redirection.
+            // Fetch only what was requested: no configuration file of curl, and no other protocol after a redirection.
             let flags = [
                 "-q",
                 "-fsSL",

@@ -8,7 +8,7 @@
 //! | `report.rs` | reports of a task's command on its own burst |
 //! | `server.rs` `inventory.rs` | the subcommands of `sexton server`; reading inventories of servers |
 //! | `request.rs` | requests and answers |
-//! | `held.rs` | what an attempt holds: locks, a thread, processes |
+//! | `held.rs` | the resources of an attempt: locks, a thread, processes |
 //! | `page.rs` `transcript.rs` | tasks, groups, servers and the history of a task as text |
 
 mod add;

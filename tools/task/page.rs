@@ -21,7 +21,7 @@ fn date(value: &Value, path: &str) -> String {
     at(value, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
-/// The items of a list in an answer.
+/// Returns the items of a list in an answer.
 pub(super) fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
     let all = value.pointer(path).and_then(Value::as_array);
     all.map(Vec::as_slice).unwrap_or_default()
@@ -64,7 +64,7 @@ pub(super) fn line(task: &Value) -> String {
     format!("{} {}{message}\n", number(task, "/id"), state(task))
 }
 
-/// Formats a task after something was done with it: its state now, and what its next burst waits for.
+/// Formats a task after an action on it: its new state, and what its next burst waits for.
 pub(super) fn acted(task: &Value) -> String {
     let mut line = format!("task {}: {}", number(task, "/id"), state(task));
     if is(task, "/terminating") {
@@ -132,7 +132,7 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<11} {value}").expect("a string takes all");
+            writeln!(page, "{name:<11} {value}").expect("writing to memory does not fail");
         }
     };
     line("task", &words(task, "/id"));
@@ -194,7 +194,7 @@ fn live(attempt: &Value, now: u64) -> String {
     ] {
         match words(attempt, path).as_str() {
             "-" => {}
-            value => write!(live, ", {word} {value}").expect("a string takes all"),
+            value => write!(live, ", {word} {value}").expect("writing to memory does not fail"),
         }
     }
     live
@@ -258,7 +258,7 @@ pub(super) fn groups(said: &Value) -> String {
     let mut page = table(heads, rows);
     if said.pointer("/pause") != Some(&"off".into()) {
         writeln!(page, "all tasks are paused: {}", words(said, "/pause"))
-            .expect("a string takes all");
+            .expect("writing to memory does not fail");
     }
     page
 }

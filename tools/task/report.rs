@@ -1,6 +1,6 @@
 //! Reports of a task's command on its own burst: `sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail`.
 //!
-//! Uses the socket and the secret in its environment; see `docs/tasks.md`, "Reports". Each attempt has its own secret, so a
+//! Uses the socket and the secret in the environment; see `docs/tasks.md`, "Reports". Each attempt has its own secret, so a
 //! process of an earlier attempt can change nothing.
 
 use crate::job::exchange;
@@ -19,17 +19,17 @@ const ADDRESS: &str = "SEXTON_TASK_REPORT";
 /// How long a report is retried while the coordinator cannot be reached: it may be starting.
 const ABSENT: Duration = Duration::from_secs(30);
 
-/// The most bytes that are read to be saved. The coordinator's own limit is lower.
+/// The maximum number of bytes read to be saved. The coordinator's own limit is lower.
 const READ_MAX: u64 = 1 << 20;
 
 /// Sends a report and returns the answer.
 pub(super) fn say(report: &Value) -> Result<Value, Failure> {
     let variable = |name| std::env::var_os(name).and_then(|it| it.into_string().ok());
     let (Some(address), Some(secret)) = (variable(ADDRESS), variable(Task::SECRET)) else {
-        return Err(
-            Failure::usage("no task: this command was not started by the coordinator")
-                .help("use this in a command that was added with `sexton task add -- COMMAND`"),
-        );
+        return Err(Failure::usage(
+            "not within a task: this command was not started by the coordinator",
+        )
+        .help("use this in a command that was added with `sexton task add -- COMMAND`"));
     };
     let request = json!({ "secret": secret, "report": report });
     let answer = ask_again(&address, &format!("{request}\n")).map_err(|error| {
@@ -68,7 +68,7 @@ pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
     say(&report).map(drop)
 }
 
-/// Prints what was saved last, unchanged. Exits with 1 if nothing was.
+/// Prints what was saved last, unchanged. Exits with 1 if nothing was saved.
 pub(super) fn saved() -> Result<(), Failure> {
     let said = say(&json!({ "do": "saved" }))?;
     let text = said.pointer("/body").and_then(Value::as_str);
@@ -80,9 +80,9 @@ pub(super) fn saved() -> Result<(), Failure> {
     }
 }
 
-/// Sends a request, and repeats it while the coordinator cannot be reached or was killed before it answered, when it is unknown
-/// whether it received the report. Repeating a report is harmless: saving twice stores the same, with a revision that is higher
-/// by two.
+/// Sends a request, and repeats it while the coordinator cannot be reached or was killed before it answered, in which case it is
+/// unknown whether it received the report. Repeating a report is harmless: saving twice stores the same state, with a revision
+/// that is higher by two.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {

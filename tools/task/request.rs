@@ -5,7 +5,7 @@ use crate::report::{Failure, print_said};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// The advice for a refusal.
+/// The advice for each refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
@@ -25,10 +25,10 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The longest wait of one request, in seconds.
+/// The maximum wait of one request, in seconds.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// The coordinator to ask, and the form of the output.
+/// The coordinator that receives the requests, and the format of the output.
 #[derive(Clone)]
 pub(super) struct ClientOptions {
     pub(super) target: Target,
@@ -56,12 +56,12 @@ impl ClientOptions {
         print_said(self.json, said, page)
     }
 
-    /// Prints the answer to a successful request only as JSON.
+    /// Prints the answer to a successful request as JSON if requested, and nothing otherwise.
     pub(super) fn done(&self, said: &Value) -> Result<(), Failure> {
         self.tell(said, |_| String::new())
     }
 
-    /// Waits until a task has ended or the wait is over, and returns its state then.
+    /// Waits until a task has ended or the wait times out, and returns its state.
     pub(super) fn over(&self, id: u64, wait: u64) -> Result<Value, Failure> {
         self.act("tasks/wait", client::fields([("id", id.into())]), wait)
     }
@@ -71,8 +71,10 @@ impl ClientOptions {
         self.tell(task, super::page::line)?;
         match task.pointer("/exit").and_then(Value::as_str) {
             Some("completed" | "warning") => Ok(()),
-            Some("not-finished") => Err(Failure::found("the task has not ended within the wait")
-                .help("`sexton task show ID` shows its state")),
+            Some("not-finished") => {
+                Err(Failure::found("timed out waiting: the task has not ended")
+                    .help("`sexton task show ID` shows its state"))
+            }
             // The line above is the message.
             _ => Err(Failure::of_command(1, "")),
         }

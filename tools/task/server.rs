@@ -15,15 +15,15 @@ use std::path::PathBuf;
 
 /// Set where tasks run, and how many at a time
 ///
-/// A server has threads, each of which runs one attempt at a time; a task goes to the least used server. A server is this
-/// machine, whatever its name, unless it has --ssh. If there never was a server, the first task creates one called `local`.
+/// A server has threads, each of which runs one attempt at a time; a task goes to the least used server. A server without --ssh
+/// is this machine, regardless of its name. If there never was a server, the first task creates one called `local`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton server list
   sexton server add local --threads 8       repeat it to change the threads
   sexton server add web-1 --threads 4 --ssh deploy@web-1
-  sexton server disable local               nothing new runs there until `enable`
+  sexton server disable local               no new tasks run there until `enable`
   sexton server check --from servers.json   show what an update would change
   sexton server update --from servers.json
   sexton server update --from https://inventory.example/servers.json
@@ -31,7 +31,7 @@ Examples:
 
 An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8,\"ssh\":{\"to\":\"deploy@web-2\"}}]
 
-Exit status: 0 success; 1 refused, and for `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an \
+Exit status: 0 success; 1 refused, or for `check` and `update`: a server had to change; 2 usage; 3 no coordinator runs there, or an \
 inventory cannot be read.")]
 pub(crate) struct Server {
     #[command(subcommand)]
@@ -53,13 +53,13 @@ enum Action {
     Add {
         #[command(flatten)]
         which: ServerSelector,
-        /// How many attempts run there at a time
+        /// How many attempts run on the server at a time
         #[arg(long, value_name = "NUMBER")]
         threads: u32,
         #[command(flatten)]
         ssh: Ssh,
     },
-    /// Remove a server: its attempts are stopped, and their tasks run elsewhere or fail
+    /// Remove a server; its attempts are stopped, and their tasks run elsewhere or fail
     Remove {
         #[command(flatten)]
         which: ServerSelector,
@@ -69,7 +69,7 @@ enum Action {
         #[command(flatten)]
         which: ServerSelector,
     },
-    /// Allow no new tasks on a server: running attempts finish, and no inventory enables it again
+    /// Allow no new tasks on a server; running attempts finish, and no inventory enables it again
     Disable {
         #[command(flatten)]
         which: ServerSelector,
@@ -94,8 +94,8 @@ enum Action {
     },
     /// Report that a server has come online, and have the servers looked up again
     ///
-    /// For the boot script of a server, with --url. Requests a pass of the lease `server-refresh`, whose command an operator sets
-    /// to update the inventory. The coordinator requests one itself when an attempt cannot be launched, when a server is lost,
+    /// For the boot script of a server, with --url. Requests a pass of the lease `server-refresh`, whose command the operator sets
+    /// to update the inventory. The coordinator itself requests a pass when an attempt cannot be launched, when a server is lost,
     /// and while tasks wait and no server is enabled.
     Announce,
 }
@@ -121,14 +121,14 @@ impl ServerSelector {
 struct Ssh {
     /// Another machine: the destination for ssh, as HOST, USER@HOST or ssh://USER@HOST:PORT
     ///
-    /// Tasks run there as the user that ssh logs in as, by `sexton wrapper`. Its host key must be known, and the coordinator's
-    /// user must be able to log in with a key and without a prompt.
+    /// `sexton wrapper` runs the tasks there, as the user that ssh logs in as. The host key of the machine must be known, and the
+    /// coordinator's user must be able to log in with a key and without a prompt.
     #[arg(long = "ssh", id = "ssh", value_name = "DESTINATION")]
     to: Option<String>,
     /// The configuration file for ssh, as an absolute path
     #[arg(long = "ssh-config", value_name = "FILE", requires = "ssh")]
     config: Option<PathBuf>,
-    /// The path of the sexton program there, if it is not in its PATH
+    /// The path of the sexton program on that machine, if it is not in its PATH
     #[arg(long, value_name = "PATH", requires = "ssh")]
     program: Option<String>,
 }
@@ -195,7 +195,7 @@ impl Server {
     }
 }
 
-/// The advice if nothing is configured to look servers up.
+/// The advice if no command is configured to look servers up.
 const NO_REFRESH: &str =
     "`sexton lease set server-refresh command -- sexton server update --from INVENTORY` sets it up";
 
@@ -204,7 +204,7 @@ fn announced(turn: &str) -> &'static str {
     match turn {
         "current" => "the servers are being looked up now\n",
         "no-delay" => {
-            "the servers are not looked up: that was just done, and the lease server-refresh does not let requests wait\n"
+            "the servers are not looked up again: that was just done, and the lease server-refresh does not let requests wait\n"
         }
         _ => "the servers will be looked up when the period of the lease server-refresh is over\n",
     }

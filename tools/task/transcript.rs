@@ -44,7 +44,7 @@ pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
 }
 
 fn line(page: &mut String, words: &str) {
-    writeln!(page, "  {words}").expect("a string takes all");
+    writeln!(page, "  {words}").expect("writing to memory does not fail");
 }
 
 fn attempt(page: &mut String, story: &Value, dispatch: bool) {
@@ -54,7 +54,8 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
         (outcome, cause) => format!("{outcome}: {cause}"),
     };
     let (token, server) = (words(story, "/token"), words(story, "/server"));
-    writeln!(page, "attempt {token} on {server}: {came_to}").expect("a string takes all");
+    writeln!(page, "attempt {token} on {server}: {came_to}")
+        .expect("writing to memory does not fail");
     if dispatch {
         let of = |name: &str| words(story, &format!("/dispatch/{name}"));
         line(

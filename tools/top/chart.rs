@@ -3,7 +3,7 @@
 use crate::text::{bytes, grouped};
 use crate::top::sample::{Point, Rate, Rates};
 
-/// The least number of samples in view: narrow charts combine several into a column.
+/// The minimum number of samples in view: narrow charts combine several into a column.
 const SAMPLES_MIN: usize = 120;
 
 /// A figure with a history.

@@ -12,7 +12,7 @@ use ratatui::buffer::Buffer;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-/// The size of a printed frame: as wide as most terminals, and as high as needed.
+/// The size of a printed frame: as wide as most terminals, and as tall as needed.
 const PRINTED: (u16, u16) = (80, 100);
 
 /// Watch a running coordinator: queues, locks with waiters, requests over each protocol, and its health

@@ -1,4 +1,4 @@
-//! The parts of the screen in words: notes, figures without a history, and the actors.
+//! The textual parts of the screen: notes, figures without a history, and the actors.
 
 use crate::system;
 use crate::text::{bytes, grouped, number, span, words};
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The width of the names of figures.
 const NAME: usize = 13;
 
-/// A note on something unusual.
+/// A note on an unusual condition.
 pub(crate) struct Note {
     pub(crate) rank: u8,
     pub(crate) urgent: bool,
@@ -145,7 +145,7 @@ pub(crate) fn doors(watched: &Watched, status: &Value, width: usize) -> Vec<Row>
             .map(|(name, rate)| named((name.as_str(), *rate)))
             .collect();
         if kinds.is_empty() {
-            kinds.push("nothing is asked".to_owned());
+            kinds.push("no requests".to_owned());
         }
         rows.extend(part(17, "beanstalk/s", &kinds, width));
     }
@@ -191,7 +191,7 @@ pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<
     rows
 }
 
-/// Formats the phases of jobs without a history, first those that show whether jobs are worked on.
+/// Formats the phases of jobs without a history, beginning with those that show whether jobs are being processed.
 fn phases(watched: &Watched, status: &Value) -> Vec<String> {
     let phase = |name: &str| counted(name, status, &format!("/queues/jobs/{name}"));
     let mut parts = vec![

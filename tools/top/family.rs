@@ -16,7 +16,7 @@ pub(crate) struct Family {
     pub(crate) services: Vec<Value>,
     /// Live processes, each after its parent.
     pub(crate) members: Vec<(Way, Value)>,
-    /// Whether there are more processes than were requested.
+    /// Whether more processes exist than were requested.
     pub(crate) has_more: bool,
     /// Whether processes are known.
     pub(crate) standing: Standing,
@@ -46,7 +46,7 @@ pub(crate) struct Usage {
 }
 
 impl Family {
-    /// Takes over an answer, given at this uptime; clears everything if processes were not requested.
+    /// Applies an answer that was given at this uptime; clears everything if processes were not requested.
     pub(crate) fn take(&mut self, answer: &mut Value, uptime_ms: u64) {
         if !answer.is_object() {
             *self = Self::default();
@@ -114,7 +114,7 @@ fn tree(records: Vec<Value>) -> Vec<(Way, Value)> {
     let there: BTreeSet<String> = records.iter().map(|it| id(it).to_owned()).collect();
     let mut below: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for record in records {
-        // A record in a cycle would never be shown, so its members become roots. Records of one machine cannot have cycles.
+        // Records in a cycle would never be shown, so they become roots. Records of one machine cannot form cycles.
         let parent = Some(parent(&record)).filter(|it| there.contains(it) && it != id(&record));
         below
             .entry(parent.unwrap_or_default())

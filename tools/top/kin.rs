@@ -9,10 +9,10 @@ use ratatui::style::Stylize as _;
 use ratatui::text::Line;
 use serde_json::Value;
 
-/// The least width of a name, if there are other columns.
+/// The minimum width of a name beside other columns.
 const NAME_MIN: usize = 24;
 
-/// A line of the pane, with the process it is about.
+/// A line of the pane, with the process that it shows.
 pub(crate) struct Row {
     pub(crate) line: Line<'static>,
     pub(crate) id: Option<String>,
@@ -49,7 +49,7 @@ struct Member<'a> {
 /// Formats all lines of the pane.
 pub(crate) fn rows(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row> {
     let words = match &family.standing {
-        Standing::Unasked => Some("asking for processes".to_owned()),
+        Standing::Unasked => Some("reading processes".to_owned()),
         Standing::Refused(why) => Some(format!("processes are not known: {}", plain(why))),
         Standing::Known => None,
     };

@@ -109,7 +109,11 @@ fn processes_are_asked_for_while_they_are_shown_and_usage_of_those_in_view() {
     assert!(!last.contains(&first.expect("there was one")), "{last:?}");
     for pane in [Pane::Internals, Pane::Work] {
         screen.key(Key::NextPane);
-        assert_eq!((screen.pane, ids(&screen)), (pane, None), "nobody looks");
+        assert_eq!(
+            (screen.pane, ids(&screen)),
+            (pane, None),
+            "the pane is not shown"
+        );
     }
 }
 
@@ -127,7 +131,7 @@ fn what_a_process_uses_is_over_the_coordinators_own_time() {
     assert_eq!(take(1000, 50), (None, 50, 7), "one reading is no share");
     assert_eq!(take(3000, 1050), (Some(500), 1050, 7), "half a processor");
     assert_eq!(take(3000, 1051), (None, 1051, 7), "no time has passed");
-    assert_eq!(take(4000, 2), (None, 2, 7), "it counts anew");
+    assert_eq!(take(4000, 2), (None, 2, 7), "the count started again");
     // Usage outside the view is unknown; an old value is not shown as current.
     family.take(
         &mut json!({"services": [], "processes": [record_of("a")], "usage": []}),

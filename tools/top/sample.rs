@@ -1,7 +1,7 @@
 //! Computes rates and histories from successive answers.
 //!
-//! A rate is the difference of two counts over the coordinator's own uptime, so a late answer does not distort it. There are no
-//! rates across a restart or a silence: a gap stays a gap.
+//! A rate is the difference of two counts over the coordinator's own uptime, so a late answer does not distort it. No rate spans a
+//! restart or a silence: the gap remains visible.
 
 use crate::text::{self, number};
 use crate::top::family::Family;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sexton::clock::Timestamp;
 use std::collections::VecDeque;
 
-/// The most samples that are kept: ten minutes at one per second.
+/// The maximum number of samples kept: ten minutes at one per second.
 const POINTS_MAX: usize = 600;
 
 /// Commands of the LockServer protocol: their names in the status, and on the screen.
@@ -71,14 +71,14 @@ pub(crate) enum Contact {
     Asking,
     /// The last request was answered.
     Heard,
-    /// It does not answer, or not with a status.
+    /// The coordinator does not answer, or not with a status.
     Lost { since: Timestamp, silence: Silence },
 }
 
-/// Why there is no status.
+/// The reason why there is no status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
-    /// Whether it answers but cannot serve: it has halted, or is too busy.
+    /// Whether the coordinator answers but cannot serve: it has halted, or is too busy.
     pub(crate) is_there: bool,
     pub(crate) why: String,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Succession {
     pub(crate) before: u64,
 }
 
-/// Everything that was received from a coordinator.
+/// The data received from a coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     pub(crate) contact: Contact,
@@ -119,7 +119,7 @@ impl Watched {
         }
     }
 
-    /// Takes over an answer: a status, or why there is none. `at` is the wall clock time.
+    /// Applies an answer: a status, or the reason why there is none. `at` is the wall clock time.
     pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, Silence>) {
         let point = match answer {
             Ok(status) => self.received(at, status),
@@ -151,7 +151,7 @@ impl Watched {
                 self.family = Family::default();
             }
             if is_same(before, &status) {
-                // After a silence the sum of what happened is known, but not its rate.
+                // After a silence the total is known, but not how it was spread over time.
                 let heard_before = self.contact == Contact::Heard;
                 point.rates = rates(before, &status).filter(|_| heard_before);
             } else {
@@ -259,10 +259,7 @@ impl Rate {
         self.0.saturating_add(500) / 1000
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a figure that was rounded before"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "the figure was rounded before")]
     pub(crate) fn line(self) -> Value {
         json!(self.0 as f64 / 1000.0)
     }

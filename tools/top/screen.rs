@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The intervals that `+` and `-` step through, in milliseconds.
 const PACES_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
-/// The part that is shown.
+/// The part of the screen that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pane {
     /// Queues, locks, and requests over each protocol.
@@ -15,7 +15,7 @@ pub(crate) enum Pane {
     Processes,
     /// Journal, checkpoints, machine; panics and quarantined items of each actor, in detail.
     Internals,
-    /// Everything, for output without keys.
+    /// All parts, for output without keys.
     Whole,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Key {
     Suspend,
 }
 
-/// What to request, and how often.
+/// The data to request, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) every: Duration,
@@ -43,7 +43,7 @@ pub(crate) struct Question {
     pub(crate) processes: Option<Vec<String>>,
 }
 
-/// What the terminal must do after a key.
+/// The action of the terminal after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScreenRequest {
     Draw,
@@ -65,10 +65,10 @@ pub(crate) struct Screen {
     pub(crate) abilities: Abilities,
     pub(crate) data: String,
     pub(crate) watched: Watched,
-    /// What is shown while paused; `watched` goes on being updated.
+    /// The data that is shown while paused; `watched` is still updated.
     pub(crate) frozen: Option<Box<Watched>>,
     pub(crate) every: Duration,
-    /// How long the answer is overdue.
+    /// How long the answer has been overdue.
     pub(crate) overdue: Option<Duration>,
     pub(crate) pane: Pane,
     /// The number of lines scrolled off the top. Drawing limits it.

@@ -12,7 +12,7 @@ use crate::top::work::{QueueRow, Work};
 use ratatui::style::Stylize as _;
 use serde_json::Value;
 
-/// The least width of a queue's name, if there are other columns.
+/// The minimum width of a queue's name beside other columns.
 const NAME_MIN: usize = 14;
 
 /// A column of queues. If there is no room, the column with the highest rank is dropped first.
@@ -126,7 +126,7 @@ pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
         return Vec::new();
     }
     if work.locks.is_empty() {
-        let words = "no lock has waiters; each that has appears here with its holder";
+        let words = "no lock has waiters; locks with waiters appear here with their holders";
         return vec![Row::new(4, cut(words, width).dim())];
     }
     let (count, ends) = (9, 14);

@@ -1,7 +1,7 @@
 //! The I/O of `sexton top`: terminal, keys, signals, and the coordinator. Each has its own thread, so that a coordinator that is
 //! slow to answer never delays a key.
 //!
-//! The terminal is restored however the program ends, also after a panic or SIGTERM. Only one request is open at a time.
+//! The terminal is restored no matter how the program ends, even after a panic or SIGTERM. Only one request is open at a time.
 
 use crate::client::{self, Target, fields};
 use crate::report::Failure;
@@ -19,13 +19,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How late an answer may be before that is shown.
+/// How late an answer may be before the delay is shown.
 const LATE: Duration = Duration::from_secs(2);
 
-/// The most processes that are requested.
+/// The maximum number of processes requested.
 const PROCESSES_MAX: usize = 512;
 
-/// The most processes whose resource usage is requested.
+/// The maximum number of processes whose resource usage is requested.
 const USAGE_MAX: usize = 256;
 
 /// How often the screen is drawn if nothing happens.
@@ -38,7 +38,7 @@ pub(crate) enum Happening {
     Resized,
     /// A signal.
     Stop,
-    /// A thread ended, which none should.
+    /// A thread ended unexpectedly.
     Gone(&'static str),
 }
 
@@ -73,7 +73,7 @@ impl Poller {
         })
     }
 
-    /// Changes what is requested from now on.
+    /// Sets what is requested from now on.
     pub(crate) fn ask(&self, question: Question) {
         // If the thread has ended, it has reported that itself.
         drop(self.asked.send(question));
@@ -92,8 +92,8 @@ impl Poller {
     }
 }
 
-/// Waits until the next request is due; returns false if nobody is interested any more. A new interval, and the first request for
-/// processes, take effect at once; another set of processes with the next request.
+/// Waits until the next request is due; returns false if the receiver was dropped. A new interval, and the first request for
+/// processes, take effect immediately; a different set of processes takes effect with the next request.
 fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     let until = instant() + question.every;
     loop {
@@ -112,8 +112,8 @@ fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     }
 }
 
-/// Requests the status, with the busiest items in it. Of very many queues it covers a share; `after` is the end of the previous
-/// share. A coordinator that does not list the busiest items still has a status.
+/// Requests the status, with the busiest items in it. If there are very many queues, an answer covers only a share of them; `after`
+/// is the end of the previous share. A coordinator that does not list the busiest items still returns a status.
 fn ask(
     target: &Target,
     after: &mut Option<String>,
@@ -255,13 +255,13 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // Restoring a terminal that is gone fails, which is fine.
+        // Restoring a closed terminal fails, which is harmless.
         drop(self.0.show_cursor());
         drop(ratatui::try_restore());
     }
 }
 
-/// Reports on drop that its thread has ended, also when it panics.
+/// Reports on drop that its thread has ended, even by a panic.
 struct Last {
     name: &'static str,
     out: Sender<Happening>,
@@ -290,7 +290,7 @@ fn thread(
         .map_err(|error| Failure::unreachable(format!("failed to start a thread: {error}")))
 }
 
-/// Reads keys until the terminal is gone.
+/// Reads keys until the terminal is closed.
 fn keys(out: &Sender<Happening>) {
     while let Ok(event) = event::read() {
         let happening = match event {
@@ -306,7 +306,7 @@ fn keys(out: &Sender<Happening>) {
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a keyboard has more keys than meanings"
+    reason = "most keys have no meaning here"
 )]
 fn key_of(key: KeyEvent) -> Option<Key> {
     if key.kind == KeyEventKind::Release {
@@ -364,7 +364,7 @@ fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     })
 }
 
-/// Returns the abilities of this terminal, limited by what its user wants.
+/// Returns the abilities of this terminal, limited by the user's preferences.
 pub(crate) fn abilities() -> Abilities {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -377,7 +377,7 @@ pub(crate) fn abilities() -> Abilities {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a person's clock, for what is shown to a person"
+    reason = "the wall clock, for times shown to the user"
 )]
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -387,7 +387,7 @@ fn now() -> Timestamp {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "lateness on a screen is about real time"
+    reason = "the delay shown on the screen is real time"
 )]
 fn instant() -> Instant {
     Instant::now()
@@ -406,5 +406,5 @@ fn broken(error: &io::Error) -> Failure {
 }
 
 fn gone(name: &str) -> Failure {
-    Failure::unreachable(format!("failed to go on: the thread {name} has ended"))
+    Failure::unreachable(format!("failed to continue: the thread {name} has ended"))
 }

@@ -76,7 +76,7 @@ fn leases(second: u64) -> Value {
     ])
 }
 
-/// A task that runs, one that waits for its next burst, and one that may not start, whose name has control characters.
+/// Three tasks: a running one, one that waits for its next burst, and one that may not start, with control characters in its name.
 fn tasks(second: u64) -> Value {
     let now = NOON + second * 1000;
     json!([
@@ -301,13 +301,13 @@ fn every_state_is_drawn_as_recorded() {
     }
     assert!(
         differences.is_empty(),
-        "screens have changed (UPDATE=1 records them anew)\n\n{differences}"
+        "screens have changed (UPDATE=1 records them again)\n\n{differences}"
     );
-    let recorded = std::fs::read_dir(folder).expect("the pictures are there");
+    let recorded = std::fs::read_dir(folder).expect("the pictures exist");
     assert_eq!(
         recorded.count(),
         pictures.len(),
-        "each picture is of a state"
+        "there is a picture of each state, and no other"
     );
 }
 
@@ -321,7 +321,7 @@ fn every_size_is_drawn_and_says_how_it_stands() {
                     let is_readable = width >= 20 && height >= 2;
                     let words = [
                         "serving",
-                        "asking",
+                        "connecting",
                         "NO ANSWER",
                         "NOT REACHABLE",
                         "NOT SERVING",
@@ -403,7 +403,7 @@ fn a_gap_is_no_rate_and_is_not_filled() {
     assert_eq!(
         line["status"],
         Value::Null,
-        "nothing old is passed off as new"
+        "an old status must not be shown as current"
     );
     assert_eq!(line["lost"]["since"], json!("2026-11-21T12:00:03.000Z"));
     // The same process after a silence.
@@ -484,7 +484,7 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     assert_ne!(
         text(&drawn(&mut screen, (80, 12))),
         bottom,
-        "one line up is one line up"
+        "the key scrolls by one line"
     );
     assert_eq!(
         (screen.key(Key::Quit), screen.key(Key::Suspend)),
@@ -539,5 +539,5 @@ fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
     let rows = take(4, share(None, None, &[("a", 1, 1, 0)]));
     assert_eq!(rows, [unknown("a")]);
     let rows = take(5, Value::Null);
-    assert!(rows.is_empty(), "nothing old is passed off as new");
+    assert!(rows.is_empty(), "old queues must not be shown as current");
 }

@@ -1,4 +1,4 @@
-//! Draws the screen. Rows that do not fit are dropped by rank, so that a small terminal still shows what matters most.
+//! Draws the screen. Rows that do not fit are dropped by rank, so that a small terminal still shows the most important ones.
 
 use crate::text::{grouped, number, span, words};
 use crate::top::chart::{INTERNALS, Series, WORK, Window, rate_words};
@@ -18,13 +18,13 @@ use sexton::clock::Timestamp;
 const NAME: usize = 13;
 const FIGURE: usize = 11;
 
-/// The least width at which charts have a peak and bars.
+/// The minimum width at which charts have a peak and bars.
 const WIDE: usize = 60;
 
 /// The rank of a part's lines after the first.
 pub(crate) const FURTHER: u8 = 15;
 
-/// The most lines of services and processes in printed output.
+/// The maximum number of lines of services and processes in printed output.
 const KIN_PRINTED: usize = 30;
 
 /// The rank of blank lines between parts: dropped first.
@@ -133,7 +133,7 @@ fn top(screen: &Screen, width: usize) -> Vec<Row> {
     let mut first = vec![state(screen)];
     if let Contact::Lost { since, .. } = &watched.contact {
         let since = moment(*since);
-        first.push(format!(" since {since}, asking again every {:?}", screen.every).into());
+        first.push(format!(" since {since}, retrying every {:?}", screen.every).into());
     } else if let Some(overdue) = screen.overdue {
         first.push(format!(" for {} s", overdue.as_secs()).into());
     }
@@ -143,7 +143,7 @@ fn top(screen: &Screen, width: usize) -> Vec<Row> {
             let clock = at.rsplit(' ').next().unwrap_or("-").to_owned();
             first.push(format!("  {}  {clock}", identity(status)).into());
         } else {
-            first.push("; as last heard:".into());
+            first.push("; last status:".into());
         }
     }
     let mut rows = vec![Row::new(0, Line::from(first))];
@@ -179,7 +179,7 @@ fn state(screen: &Screen) -> Span<'static> {
         Contact::Lost { silence, .. } if silence.is_there => "NOT SERVING".red().bold(),
         Contact::Lost { .. } => "NOT REACHABLE".red().bold(),
         Contact::Asking | Contact::Heard if screen.overdue.is_some() => "NO ANSWER".red().bold(),
-        Contact::Asking => "asking".yellow(),
+        Contact::Asking => "connecting".yellow(),
         Contact::Heard if is_draining => "DRAINING".yellow().bold(),
         Contact::Heard => "serving".green().bold(),
     }
@@ -280,7 +280,7 @@ fn keys(screen: &Screen) -> Line<'static> {
         line.push("  ".into());
     }
     let pause = if screen.frozen.is_some() {
-        "go on"
+        "resume"
     } else {
         "pause"
     };

@@ -5,7 +5,7 @@ use crate::top::sample::{Rate, list};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The most queues that are shown.
+/// The maximum number of queues shown.
 const QUEUES_MAX: usize = 100;
 
 /// The busiest items of a coordinator.
@@ -42,7 +42,7 @@ pub(crate) struct QueueRow {
 }
 
 impl Work {
-    /// Takes over an answer of `/v1/busiest`, given at this uptime by the same process as those before.
+    /// Applies an answer of `/v1/busiest`, given at this uptime by the same process as the previous answers.
     pub(crate) fn take(&mut self, answer: &Value, uptime_ms: u64) {
         if !answer.is_object() {
             *self = Self::default();
@@ -60,7 +60,7 @@ impl Work {
             queues: queues.collect(),
         };
         self.shares.insert(after, share);
-        // Shares after the last one are left over from when there were more queues.
+        // Shares after the last one are left from a time with more queues.
         if text_number(answer, "/next").is_none() {
             drop(self.shares.split_off(&(after + 1)));
         }

@@ -1,4 +1,4 @@
-//! Works on one job: launches its command below this process, waits until no process of it is left, and reports the result.
+//! Works on one job: launches its command below this process, waits until none of its processes is left, and reports the result.
 
 use crate::client::{Fields, fields, instant, rest};
 use crate::process::attached::{self, Own};
@@ -20,14 +20,14 @@ use std::time::Duration;
 /// The exit status for "not now": `EX_TEMPFAIL` of sysexits.h.
 const NOT_NOW: u64 = 75;
 
-/// Variables of this process's own service manager, which its commands do not get.
+/// Variables from this process's own service manager, which its commands do not get.
 const OF_THIS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// The pause and the number of attempts when the coordinator cannot be reached: five minutes in all.
+/// The pause and the number of attempts when the coordinator cannot be reached: five minutes in total.
 const PAUSE: Duration = Duration::from_millis(200);
 const TRIES_MAX: u32 = 1500;
 
-/// The interval of checks on a command whose time ends within a second.
+/// The interval of checks on a command whose time is up within a second.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs the command, for each job or for one job after another.
@@ -54,11 +54,11 @@ pub(super) struct Attempts {
 /// The limits of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// How long it may work on a job.
+    /// How long a command may work on a job.
     pub(super) time: Option<Duration>,
-    /// How long it may take to end after SIGTERM, before it is killed.
+    /// How long a command may take to end after SIGTERM before it is killed.
     pub(super) grace: Duration,
-    /// The most bytes of memory of its tree, where control groups count that, and of data of each of its processes.
+    /// The maximum memory of its tree, in bytes, where control groups count it, and the maximum data size of each of its processes.
     pub(super) memory: Option<u64>,
     pub(super) output: Outlet,
 }
@@ -71,7 +71,7 @@ pub(super) struct Finished {
     ms: u64,
 }
 
-/// What is left of a command: its exit status and the end of its output.
+/// The remains of a command: its exit status and the end of its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandResult {
     /// Its exit status, if it was not killed.
@@ -102,8 +102,8 @@ impl Attempts {
     ///
     /// # Errors
     ///
-    /// Returns an error if the command cannot be run at all, after giving the job back. Also if its end cannot be found out: then
-    /// the claim stays until no process of this one and the command is left.
+    /// Returns an error if the command cannot be run at all, after giving the job back; also if it is unknown how the command ended,
+    /// in which case the claim stays until neither this process nor any process of the command is left.
     pub(super) fn work(&self, claim: Box<Claim>) -> Result<Finished, Failure> {
         let began = instant();
         let secret = self.reports.begin(&claim)?;
@@ -150,7 +150,7 @@ impl Attempts {
             .jobs
             .keep_result(claim, (verdict, &finished.left), (ms, finished.ms));
         if let Err(failure) = kept {
-            // The job ends as it did even if its result cannot be stored.
+            // The verdict on the job stands even if its result cannot be stored.
             let words = format!("failed to keep the result of job {}", claim.id);
             tell(&format!("{words}: {}", failure.whole()));
         }
@@ -162,7 +162,7 @@ impl Attempts {
         self.settled(finished, told)
     }
 
-    /// Records a job whose result was reported, or could not be. `told` says whether the job is not tried again.
+    /// Records a job after an attempt to report its result. `told` is whether the job is not tried again.
     pub(super) fn settled(&self, finished: Finished, told: Result<bool, Failure>) -> JobResult {
         let Finished {
             claim,
@@ -207,7 +207,7 @@ impl Attempts {
         // End all of them before waiting for the first.
         let ids: Vec<String> = workers.into_iter().map(Worker::close).collect();
         for id in ids {
-            // No job is claimed for it: if it cannot be ended now, it ends with the tree of this process.
+            // It has no claimed job: if it cannot be ended now, it ends with the tree of this process.
             drop(self.wait_or_end(&id, self.bounds.grace));
         }
     }
@@ -238,7 +238,7 @@ impl Attempts {
             ("bound", true.into()),
             ("type", "worker".into()),
             ("grace_ms", json!(self.bounds.grace.as_millis())),
-            // The command itself was checked when the run began; what the job adds to it is up to the job.
+            // The command itself was checked when the run began; the job is responsible for what it adds.
             ("allow_secrets", true.into()),
         ]));
         // The secret goes only to the keeper, and is not stored in a record.
@@ -291,7 +291,7 @@ impl Attempts {
         self.asking.act("stop", asked)
     }
 
-    /// Returns why the command was never run, if it was not.
+    /// Returns the reason why the command was not run, if it was not.
     fn never_ran(&self, record: &Value) -> Option<Failure> {
         let is_failed = record.pointer("/failure").is_some_and(|it| !it.is_null());
         outcome(record, &self.name).err().filter(|_| is_failed)
@@ -354,8 +354,8 @@ impl Attempts {
         Ok((self.wait(id, None)?, false))
     }
 
-    /// Waits for a command to end by itself, and stops it after `grace`. Returns its record when no process of it is left, and whether it
-    /// had to be stopped.
+    /// Waits for a command to end by itself, and stops it after `grace`. Returns its record once none of its processes is left, and
+    /// whether it had to be stopped.
     pub(super) fn wait_or_end(&self, id: &str, grace: Duration) -> Result<(Value, bool), Failure> {
         let record = self.wait(id, Some(grace.as_secs().max(1)))?;
         if has_ended(&record) {
@@ -364,9 +364,9 @@ impl Attempts {
         Ok((self.end(id, grace)?, true))
     }
 
-    /// Stops a command with everything it started, retrying if necessary. Returns its record when no process of it is left.
+    /// Stops a command with everything it started, retrying if necessary. Returns its record once none of its processes is left.
     pub(super) fn end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
-        // It may end by itself meanwhile; then there is nothing to stop.
+        // It may end by itself meanwhile, which leaves nothing to stop.
         for _ in 0..TRIES_MAX {
             let told = self.stop_within(id, grace);
             let record = self.wait(id, Some(u64::from(told.is_err())))?;
@@ -377,8 +377,8 @@ impl Attempts {
         self.wait(id, None)
     }
 
-    /// Waits until a command and everything it started have ended, or for `seconds`, and returns its record. Retries while the
-    /// coordinator is gone, since only it knows the result.
+    /// Waits until a command and everything it started have ended, at most `seconds`, and returns its record. Retries while the
+    /// coordinator is unavailable, since only the coordinator knows the result.
     fn wait(&self, id: &str, seconds: Option<u64>) -> Result<Value, Failure> {
         for _ in 0..TRIES_MAX {
             match self.asking.wait(id, seconds, WaitExtent::Tree) {
@@ -390,7 +390,7 @@ impl Attempts {
         self.asking.wait(id, seconds, WaitExtent::Tree)
     }
 
-    /// Decides the verdict on a job from the end of its command.
+    /// Derives the verdict on a job from the end of its command.
     pub(super) fn judge(&self, record: &Value, tail: &Tail, is_late: bool) -> Verdict {
         let code = record.pointer("/code").and_then(Value::as_u64);
         let said = tail.text();
@@ -416,11 +416,11 @@ impl Attempts {
         };
         let used = number(record, "/memory_max");
         let error = match self.bounds.memory {
-            // A buffer that doubles is copied, which fails once a third of the limit is in use. Many programs then end without an
+            // Doubling a buffer copies it, which fails once a third of the limit is in use. Many programs then end without an
             // error message.
             Some(most) if used >= most / 3 => {
                 let (used, most) = (bytes(used), bytes(most));
-                format!("{error} (its memory reached {used}, and {most} is the limit)")
+                format!("{error} (its memory reached {used}; the limit is {most})")
             }
             Some(_) | None => error,
         };

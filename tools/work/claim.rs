@@ -1,7 +1,7 @@
-//! Claims jobs and reports their results. Claims are bound to the tree of this process, which includes every command: whichever
-//! process is killed, a job is given to nobody else while a process of its command is alive.
+//! Claims jobs and reports their results. Claims are bound to the tree of this process, which includes every command: no matter
+//! which process is killed, a job is not claimed again while a process of its command is alive.
 //!
-//! A coordinator that goes away is waited for: its restart ends neither a waiting run nor a job.
+//! If the coordinator stops, a run waits for it to come back: a restart ends neither a waiting run nor a job.
 
 use crate::client::{self, Answer, Fields, Outage, Target, fields, instant, rest};
 use crate::process::attached;
@@ -17,26 +17,26 @@ use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use sexton::refusal::Reason;
 use std::time::Duration;
 
-/// The pause before a coordinator that cannot be reached is asked again.
+/// The pause before a coordinator that cannot be reached is tried again.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a run without --wait waits for a coordinator that is gone.
+/// How long a run without --wait waits for a coordinator to come back.
 pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);
 
-/// Where jobs are claimed from.
+/// The queues from which jobs are claimed.
 pub(super) enum Source {
-    /// From these queues.
+    /// These queues.
     Queues(Vec<QueueName>),
-    /// From queues with jobs of the types, of the tenant whose turn it is.
+    /// Queues of the types, of the tenant whose turn it is.
     AnyTenant,
 }
 
 /// The answer to a request for a job.
 pub(super) enum ClaimAnswer {
     Claim(Box<Claim>),
-    /// There is no job.
+    /// No job is ready.
     Nothing,
-    /// The coordinator is draining: there are no jobs until its next start.
+    /// The coordinator is draining: it gives out no jobs until its next start.
     Draining,
     /// The coordinator accepts no changes, because its disk is full.
     ReadOnly,
@@ -69,7 +69,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     /// Claims a job, waiting for one at most `wait` seconds. Uses an idempotency key: if the answer is lost, a repetition returns
-    /// the same claim, so no claim is left that nobody knows.
+    /// the same claim, so that no claim is leaked.
     pub(super) fn claim(&self, wait: u64) -> Result<ClaimAnswer, Failure> {
         let target = self.target.under(&chance()?);
         let asked = self.asked();
@@ -125,7 +125,7 @@ impl Jobs {
         let target = self.target.under(&chance()?);
         let settle = || client::send(&target, &path, asked.clone(), 0);
         let answer = patiently(settle, None)?;
-        // A job that is gone was cancelled or deleted while it ran: it is not tried again.
+        // A missing job was cancelled or deleted while it ran: it is not tried again.
         if matches!(verdict, Verdict::Failed(..)) && answer.is_refused_as(Reason::Absent) {
             return Ok(true);
         }
@@ -134,8 +134,8 @@ impl Jobs {
         Ok(phase.is_none_or(|phase| phase == "abandoned"))
     }
 
-    /// Stores the result of a claimed job, retrying until the coordinator answers: how it ended, how long to keep that, and how
-    /// long it took, in milliseconds.
+    /// Stores the result of a claimed job, retrying until the coordinator answers: how it ended, how long to keep the result, and
+    /// how long the job took, in milliseconds.
     pub(super) fn keep_result(
         &self,
         claim: &Claim,
@@ -184,7 +184,7 @@ impl Jobs {
         each.sum()
     }
 
-    /// Returns how many jobs of a type are ready over all tenants; `None` if there are too many queues to ask again and again.
+    /// Returns how many jobs of a type are ready in all tenants; `None` if there are too many queues to poll.
     fn ready_of(&self, kind: &str) -> Option<u64> {
         let query = fields([("type", kind.into()), ("limit", "1000".into())]);
         let path = client::with_query("/v1/queues", &query);
@@ -238,7 +238,7 @@ impl Jobs {
         }
     }
 
-    /// Returns the state of a queue, null if it does not exist; `None` if that cannot be read.
+    /// Returns the state of a queue, null if the queue does not exist; `None` if the state cannot be read.
     fn queue(&self, name: &QueueName) -> Option<Value> {
         let query = fields([("queue", name.as_str().into())]);
         let path = client::with_query("/v1/queues/queue", &query);
@@ -272,7 +272,7 @@ fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
     each.collect()
 }
 
-/// Retries a request until it is answered, or at most for `most`.
+/// Retries a request until it is answered, for at most `most`.
 pub(super) fn patiently(
     ask: impl Fn() -> Result<Answer, Failure>,
     most: Option<Duration>,
@@ -296,7 +296,7 @@ pub(super) fn patiently(
 
 /// Returns a random string of 128 bits.
 pub(super) fn chance() -> Result<String, Failure> {
-    let failed = |error| Failure::unreachable(format!("failed to make a random number: {error}"));
+    let failed = |error| Failure::unreachable(format!("failed to create a random number: {error}"));
     let drawn = attached::drawn().map_err(failed)?;
     Ok(format!("{drawn:032x}"))
 }
@@ -410,6 +410,6 @@ mod tests {
         let drains = |(told, found): &(Result<(), _>, Option<ClaimAnswer>)| {
             told.is_ok() && matches!(found, Some(ClaimAnswer::Draining))
         };
-        assert!(told.iter().all(drains), "each is done all the same");
+        assert!(told.iter().all(drains), "each job is done nevertheless");
     }
 }

@@ -26,17 +26,18 @@ use std::time::Duration;
 /// Run a command for each job of some queues
 ///
 /// Claims a job, runs the command with the job's body on standard input, and reports the result: with exit status 0 the job is
-/// done, once everything the command started has ended, too; 75 (`EX_TEMPFAIL`) gives the job back to be tried later, which does
-/// not count as a try; any other status fails it, with the end of the command's standard error as its error. Ends when no job is
-/// ready, unless --wait is given.
+/// done, once everything that the command started has also ended; 75 (`EX_TEMPFAIL`) gives the job back to be tried later, which
+/// does not count as a try; any other status fails it, with the end of the command's standard error as its error. Ends when no
+/// job is ready, unless --wait is given.
 ///
-/// A command may run twice for one job: if this process is killed, its commands go on, and when they have ended the jobs are
-/// given out again. They never run at the same time. After TERM and INT it claims no more jobs, and ends when the commands have.
+/// A command may run twice for one job: if this process is killed, its commands keep running, and when they have ended, the jobs
+/// are given out again. They never run at the same time. After TERM or INT, this process claims no more jobs, and ends when the
+/// commands have.
 ///
 /// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
-/// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. It can use `sexton job` to report progress, and to let
-/// the job fail or come back later.
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+/// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. It can use `sexton job` to report progress, to make the
+/// job fail, or to put it back for later.
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +45,7 @@ Examples:
   sexton work mails purges --wait --procs 4 -- ./work
   sexton work mails thumbs --any-ready --procs 8 -- ./work
   sexton work mails --any-ready --wait --throttle 2 -- ./send
-                                                 of every tenant, at most two jobs a second
+                                                 of all tenants, at most two jobs per second
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
   sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
   sexton work reports --keep-result 1h -- ./report
@@ -61,17 +62,17 @@ pub(crate) struct Work {
     #[arg(long)]
     tenant: Option<String>,
 
-    /// Jobs of these types of every tenant, in turn: each tenant as often as its weight says (`[tenants.NAME]`), however many
-    /// jobs it has
+    /// Work on jobs of these types of all tenants, taking turns by their weights (`[tenants.NAME]`), regardless of how many jobs
+    /// each tenant has
     #[arg(long, conflicts_with = "tenant")]
     any_ready: bool,
 
-    /// How many commands run at a time
+    /// Number of commands that run at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     procs: u16,
 
-    /// Begin at most this many jobs a second, such as 2 or 0.5, however many run at a time. Unlike the throttle of a type, it is
-    /// for this run alone
+    /// Begin at most this many jobs per second, such as 2 or 0.5, no matter how many run at a time. Unlike the throttle of a type,
+    /// this applies to this run alone
     #[arg(long, value_name = "RATE", value_parser = rate_of, default_value = "0", hide_default_value = true)]
     throttle: u32,
 
@@ -96,8 +97,8 @@ pub(crate) struct Work {
     #[arg(long)]
     lines: bool,
 
-    /// How long a command may work on a job; after that it is stopped with everything it started, and the job fails. `sexton job
-    /// touch` and `progress` restart that time
+    /// How long a command may work on a job before it is stopped with everything it started, and the job fails. `sexton job touch`
+    /// and `progress` restart that time
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
@@ -105,21 +106,21 @@ pub(crate) struct Work {
     #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
     grace: u64,
 
-    /// How long running commands may take after a signal to end; after that they are killed, and their jobs given back [default:
-    /// no limit]
+    /// How long running commands may take to end after a signal before they are killed, and their jobs given back [default: no
+    /// limit]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     finish_within: Option<u64>,
 
-    /// The most memory of a command with everything it started, where control groups count that; also the most data of each of
-    /// its processes
+    /// The maximum memory of a command with everything it started, where control groups count it; also the maximum data size of
+    /// each of its processes
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     memory: Option<u64>,
 
-    /// The most that a command may write to standard output and standard error for a job
+    /// The maximum size of what a command may write to standard output and standard error for a job
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     output_max: Option<u64>,
 
-    /// How long to keep the result of each job, at most 30 days: `sexton queue result` shows its exit status and the last 16 KiB
+    /// How long to keep the result of each job, at most 30 days; `sexton queue result` shows its exit status and the last 16 KiB
     /// of its standard output
     #[arg(long, value_name = SPAN, value_parser = keep_ms)]
     keep_result: Option<u64>,
@@ -136,7 +137,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
@@ -148,7 +149,7 @@ pub(crate) struct Work {
     command: Vec<OsString>,
 }
 
-/// The form of the summary.
+/// The format of the summary.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// A JSON object
@@ -181,7 +182,7 @@ impl Work {
         let asking = ClientOptions::at(&self.at, false);
         let asking = asking.or_else(|failure| self.never_began(failure))?;
         if !asking.target.is_socket() {
-            let words = "`sexton work` runs only on the coordinator's machine: the coordinator has to see the processes";
+            let words = "`sexton work` runs only on the coordinator's machine: the coordinator must be able to see its processes";
             return Err(
                 Failure::usage(words).help("elsewhere, use `sexton queue pop`, `ack` and `fail`")
             );
@@ -231,7 +232,7 @@ impl Work {
         let shown = progress_display::start(&runner);
         let (mut tally, failure) = runner.run(self.procs)?;
         drop(shown);
-        // Treat the types as known if the coordinator can no longer be asked.
+        // Treat the types as known if the coordinator can no longer be reached.
         if tally.is_empty() && !runner.attempts.jobs.are_known().unwrap_or(true) {
             tally.is_impossible();
         }
@@ -242,7 +243,7 @@ impl Work {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Asks for a record of this process.
+    /// Registers this process, and returns its record.
     fn register(&self, target: &Target) -> Result<Answer, Failure> {
         let asked = fields([
             ("type", "orchestrator".into()),
@@ -261,7 +262,7 @@ impl Work {
             let most = self.max_time.map(Duration::from_millis);
             most.is_none_or(|most| began.elapsed() < most)
         };
-        // With --wait, a full disk is waited out, as a coordinator that is away is.
+        // With --wait, wait for a full disk as for a coordinator that is unavailable.
         if self.wait && answer.is_refused_as(Reason::DiskFull) {
             tell("the coordinator accepts no changes, because its disk is full; waiting for space");
             while answer.is_refused_as(Reason::DiskFull) && is_early() {
@@ -272,7 +273,7 @@ impl Work {
         Ok(answer)
     }
 
-    /// Prints the result of a run for which there is no coordinator; people are told by the error.
+    /// Prints the result of a run without a coordinator as JSON if requested; otherwise the error is the message.
     fn never_began<T>(&self, failure: Failure) -> Result<T, Failure> {
         if self.result.is_some() {
             let mut tally = Tally::new(true);

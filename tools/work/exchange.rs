@@ -1,15 +1,15 @@
-//! Reports finished jobs in batches, and claims the next ones with the same request: while [`REQUESTS_MAX`] requests are under way,
-//! workers that finish gather for the next. So with many workers each job takes few requests, and no worker waits just to fill a
-//! batch. Several requests at a time share the coordinator's syncs, and keep it busy while an answer is on its way.
+//! Reports finished jobs in batches, and claims the next ones with the same request: while [`REQUESTS_MAX`] requests are in flight,
+//! workers that finish gather for the next one. So with many workers each job takes few requests, and no worker waits just to fill a
+//! batch. Several requests at a time share the coordinator's syncs, and keep it busy while an answer is in transit.
 
 use crate::work::claim::{Exchanged, Jobs, Key};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most jobs of one request.
+/// The maximum number of jobs per request.
 const JOBS_MAX: usize = 100;
 
-/// The most requests under way. One alone did four fifths of the jobs per second with four workers on two processors.
+/// The maximum number of requests in flight. A single one did four fifths of the jobs per second with four workers on two processors.
 const REQUESTS_MAX: usize = 4;
 
 /// The finished jobs of all workers, on their way to the coordinator.
@@ -23,7 +23,7 @@ pub(super) struct Exchange {
 struct State {
     /// Finished jobs that are not in a request yet.
     done: Vec<Key>,
-    /// The number of requests under way.
+    /// The number of requests in flight.
     requests: usize,
     /// Answers that no worker has taken yet.
     answers: BTreeMap<Key, Exchanged>,
@@ -95,7 +95,7 @@ mod tests {
                             },
                             own,
                         );
-                        let failure = answer.0.expect_err("the test answers so");
+                        let failure = answer.0.expect_err("the test always answers with an error");
                         assert_eq!(failure.whole(), format!("{own:?}"));
                     }
                 });

@@ -1,8 +1,8 @@
 //! A command that works on one job after another: it reads requests and writes answers, as lines of JSON on descriptor 3. The
 //! protocol is in `docs/protocols/work.md`, "Lines".
 //!
-//! A claim ends only when the worker has answered for it, or is proved gone with everything it started. An answer that is late,
-//! malformed or about another job ends the worker.
+//! A claim ends only when the worker has answered for it, or has provably exited with everything it started. An answer that is
+//! late, malformed or about another job ends the worker.
 
 use crate::client::{fields, instant};
 use crate::process::ending;
@@ -24,13 +24,13 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The longest line of a worker, in bytes.
+/// The maximum length of a line of a worker, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// How often to check on a worker without a time limit.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// The shortest timeout that a socket accepts.
+/// The minimum timeout that a socket accepts.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// The exit statuses of a shell that could not execute the command.
@@ -44,7 +44,7 @@ pub(super) struct Worker {
     /// The id of its record.
     id: String,
     stream: UnixStream,
-    /// Bytes that it wrote and that are not parsed yet.
+    /// Bytes that it wrote and that have not been parsed yet.
     unread: Vec<u8>,
     tail: Tail,
     /// Whether it has ever answered.
@@ -92,12 +92,12 @@ enum Idle {
     Gone,
 }
 
-/// Why there was no line.
+/// The reason why there was no line.
 #[derive(Debug, PartialEq, Eq)]
 enum Silence {
     /// It has closed the socket.
     Closed,
-    /// The time is up.
+    /// Timed out.
     Late,
     /// The line is too long or invalid.
     Malformed(String),
@@ -130,21 +130,17 @@ impl Line {
             None => Ok(None),
             Some(seconds) => match milliseconds(seconds) {
                 Some(ms) => Ok(Some(ms)),
-                None => {
-                    Err("a time span in the answer of the worker is invalid or too long".to_owned())
-                }
+                None => Err("a time span in the worker's answer is invalid or too long".to_owned()),
             },
         };
         let retry_after = span(line.retry_after)?;
         let is_report = line.progress.is_some() || line.text.is_some();
         if line.progress.is_some_and(|percent| percent > 100) {
-            return Err("the progress in the answer of the worker is more than 100".to_owned());
+            return Err("the progress in the worker's answer is more than 100".to_owned());
         }
         let is_end = line.ok.is_some() || line.fail.is_some();
         if line.output.is_some() && !is_end {
-            return Err(
-                "the answer of the worker has an output, but neither ok nor fail".to_owned(),
-            );
+            return Err("the worker's answer has an output, but neither ok nor fail".to_owned());
         }
         let output = line.output.unwrap_or_default();
         Ok(match (line.ok, line.fail, span(line.snooze)?, line.touch) {
@@ -165,7 +161,7 @@ impl Line {
             }),
             _ => {
                 return Err(
-                    "the answer of the worker needs exactly one of ok, fail, snooze, touch, progress"
+                    "the worker's answer must have exactly one of ok, fail, snooze, touch, progress"
                         .to_owned(),
                 );
             }
@@ -183,7 +179,7 @@ impl Worker {
     ) -> Result<(Outcome, Option<Self>), Failure> {
         let found = found.map(|worker| (worker.idle(), worker));
         let (idle, mut worker) = match found {
-            // Nobody reads the output of one that wrote too much: it cannot have another job.
+            // The output of a worker that wrote too much is no longer read, so it cannot have another job.
             Some((idle, worker)) if idle != Idle::Gone && !worker.tail.is_too_long() => {
                 (idle, worker)
             }
@@ -204,7 +200,7 @@ impl Worker {
         }
     }
 
-    /// Launches a worker. If `gone` ended while it had no job, first waits until no process of it is left.
+    /// Launches a worker. If `gone` ended while it had no job, first waits until none of its processes is left.
     fn instead_of(
         gone: Option<Self>,
         attempts: &Attempts,
@@ -217,7 +213,7 @@ impl Worker {
 
     fn launch(attempts: &Attempts) -> Result<Result<Self, Failure>, Failure> {
         let failed = |error: io::Error| {
-            Failure::unreachable(format!("failed to make a socket for a worker: {error}"))
+            Failure::unreachable(format!("failed to create a socket for a worker: {error}"))
         };
         let (stream, theirs) = UnixStream::pair().map_err(failed)?;
         let (written, tail) = attempts.bounds.output.open().map_err(failed)?;
@@ -241,7 +237,7 @@ impl Worker {
         }))
     }
 
-    /// Sends it a job, and returns its answer.
+    /// Sends a job to the worker, and returns its answer.
     fn ask(
         &mut self,
         attempts: &Attempts,
@@ -276,7 +272,7 @@ impl Worker {
                     return Err(Silence::Malformed(attempts.too_long()));
                 }
                 WorkerMessage::Verdict(verdict, output) => return Ok((verdict, output)),
-                // A report after the claim was lost is useless; the final answer will fail, too.
+                // A report after the claim was lost is useless; the final answer will fail too.
                 WorkerMessage::Report(said) => drop(attempts.reports.take(secret, said)),
             }
         }
@@ -323,7 +319,7 @@ impl Worker {
         }
     }
 
-    /// Ends the worker, proves it gone, and returns the verdict on its job.
+    /// Ends the worker, proves that it has exited, and returns the verdict on its job.
     fn fail(self, attempts: &Attempts, silence: Silence) -> Result<Outcome, Failure> {
         let grace = match silence {
             Silence::Late | Silence::Closed => attempts.bounds.grace,

@@ -12,7 +12,7 @@
 //! | `lines.rs` | a command that works on one job after another |
 //! | `report.rs` | reports of commands on their jobs |
 //! | `streams.rs` | the input and output of a command |
-//! | `watch.rs` | stopping commands whose claims are gone |
+//! | `watch.rs` | stopping commands whose claims were lost |
 //! | `tally.rs` | the results of a run |
 
 mod attempt;

@@ -1,4 +1,4 @@
-//! Shows the progress of a run: as a line on a terminal that is rewritten, and as the status for a service manager, if there is
+//! Shows the progress of a run: in a line on a terminal that is rewritten, and as the status for a service manager, if there is
 //! one.
 
 use crate::client::instant;
@@ -11,7 +11,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often to ask the coordinator how many jobs are left.
+/// How often to read the number of remaining jobs from the coordinator.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Shows progress until the returned values are dropped.

@@ -1,5 +1,5 @@
 //! Receives reports of commands on their jobs: `sexton job` connects to a socket of this process, and the secret of its attempt
-//! shows which job it is about. The socket is not a file: nothing is left of it when this process is killed.
+//! shows which job the report is about. The socket is not a file, so nothing is left of it when this process is killed.
 //!
 //! The protocol is in `docs/protocols/work.md`, "Reports".
 
@@ -26,13 +26,13 @@ pub(crate) const SECRET: &str = "SEXTON_JOB_SECRET";
 /// How long either side may be silent.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The longest request, in bytes.
+/// The maximum size of a request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
 
-/// The shortest interval between progress reports to the coordinator, since each is written to the journal.
+/// The minimum interval between progress reports to the coordinator, since each is written to the journal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// The most open requests.
+/// The maximum number of open requests.
 const OPEN_MAX: usize = 64;
 
 /// A report on a job.
@@ -66,19 +66,19 @@ struct Request {
     report: Report,
 }
 
-/// An attempt under way.
+/// An attempt in progress.
 #[derive(Debug)]
 struct Live {
     id: u64,
     token: u64,
     touched: Instant,
     verdict: Option<Verdict>,
-    /// When progress was last sent to the coordinator, and progress that was not sent yet.
+    /// When progress was last sent to the coordinator, and progress that has not been sent yet.
     told: Option<Instant>,
     untold: Option<Fields>,
 }
 
-/// The attempts under way, by their secrets.
+/// The attempts in progress, by their secrets.
 pub(super) struct Reports {
     address: String,
     target: Target,
@@ -108,7 +108,7 @@ impl Reports {
                 if let Ok(stream) = stream {
                     theirs.serve(stream);
                 } else {
-                    // Out of descriptors, for a while.
+                    // Probably out of descriptors, temporarily.
                     crate::client::rest(Duration::from_millis(50));
                 }
             }
@@ -168,7 +168,7 @@ impl Reports {
         }
         let reports = Arc::clone(self);
         let serving = move || {
-            // The client may be gone.
+            // The client may have disconnected.
             drop(reports.receive(&stream));
             reports.open.fetch_sub(1, Ordering::Relaxed);
         };
@@ -197,7 +197,7 @@ impl Reports {
     pub(super) fn take(&self, secret: &str, report: Report) -> Result<(), String> {
         let mut live = self.live();
         let attempt = live.get_mut(secret);
-        let attempt = attempt.ok_or("there is no such attempt: it may have ended")?;
+        let attempt = attempt.ok_or("unknown attempt: it may have ended")?;
         attempt.touched = instant();
         if let Report::Fail {
             retry_after_ms: Some(after),

@@ -14,17 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// The longest wait for a job in one request, in seconds.
+/// The maximum wait for a job in one request, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// How soon a waiting run asks again when the coordinator gives out no jobs.
+/// How soon a waiting run tries again when the coordinator gives out no jobs.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a reading of this process' memory is used before it is read again.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Signals after which no more jobs are claimed: INT, TERM, and URG, which processes ignore by default. So URG can be sent to
-/// this process and all it started to let commands finish.
+/// this process and everything it started, to let commands finish.
 const STOPS: [i32; 3] = [2, 15, 23];
 
 /// The limits of a run.
@@ -32,7 +32,7 @@ const STOPS: [i32; 3] = [2, 15, 23];
 pub(super) struct Limits {
     pub(super) jobs: Option<u64>,
     pub(super) time: Option<Duration>,
-    /// The most memory of this process, in bytes.
+    /// The maximum memory of this process, in bytes.
     pub(super) memory: u64,
     /// The maximum number of jobs per second, in thousandths; 0 for no limit.
     pub(super) throttle: u32,
@@ -54,11 +54,11 @@ pub(super) struct Runner {
 
 #[derive(Default)]
 struct State {
-    /// Jobs that were claimed, or are about to be.
+    /// The number of jobs that were claimed or are about to be.
     begun: u64,
-    /// Jobs being worked on.
+    /// The number of jobs being worked on.
     busy: u32,
-    /// Whether no more jobs are claimed.
+    /// Whether the run has stopped claiming jobs.
     is_stopping: bool,
     /// The last reading of this process' memory in bytes, and its time since the run began.
     memory: Option<(u64, Duration)>,
@@ -101,7 +101,7 @@ impl Runner {
         })
     }
 
-    /// Works until there is a reason to end. Returns the results, and the failure if there was one.
+    /// Works until there is a reason to end. Returns the results, and the failure, if any.
     pub(super) fn run(self: &Arc<Self>, workers: u16) -> Result<(Tally, Option<Failure>), Failure> {
         let (news, heard) = channel();
         listen(news.clone())?;
@@ -115,7 +115,7 @@ impl Runner {
         }
         let mut left = workers;
         while left > 0 {
-            match heard.recv().expect("this thread has a sender of its own") {
+            match heard.recv().expect("this thread holds a sender") {
                 RunnerEvent::Stop => self.stop(),
                 RunnerEvent::Ended => left -= 1,
                 RunnerEvent::Worked => {}
@@ -131,7 +131,7 @@ impl Runner {
         Ok((std::mem::take(&mut state.tally), state.failure.take()))
     }
 
-    /// Claims no more jobs, and kills running commands after the time for finishing.
+    /// Stops claiming jobs, and kills running commands when the time to finish is over.
     fn stop(self: &Arc<Self>) {
         let was_stopping = std::mem::replace(&mut self.state().is_stopping, true);
         self.state().stop(Reached::Stopped);
@@ -141,7 +141,7 @@ impl Runner {
                 rest(finish);
                 runner.attempts.halt();
             };
-            // Without this thread, whoever stops this process kills it in the end.
+            // Without this thread, the process that stops this one eventually kills it.
             drop(Builder::new().name("finish".to_owned()).spawn(halting));
         }
     }
@@ -171,7 +171,7 @@ impl Runner {
             }
             // Only a run that is stopping ends with its last job; the main thread need not be woken for any other.
             if self.state().is_stopping {
-                // The receiver may be gone at the end of the run.
+                // The receiver may have been dropped at the end of the run.
                 let _ = news.send(RunnerEvent::Worked);
             }
         }
@@ -181,7 +181,7 @@ impl Runner {
         let _ = news.send(RunnerEvent::Ended);
     }
 
-    /// Returns whether another job may be claimed, and counts it. The first job is allowed whatever the time and the memory.
+    /// Returns whether another job may be claimed, and counts it. The first job is allowed regardless of time and memory.
     fn may_begin(&self) -> bool {
         let mut state = self.state();
         if state.is_stopping {
@@ -208,11 +208,11 @@ impl Runner {
         most.is_some_and(|most| self.began.elapsed() > most)
     }
 
-    /// Works on a job, if there is one. Returns whether to go on.
+    /// Works on a job, if there is one. Returns whether to continue.
     fn work_on_one(&self, done: &mut Option<Finished>) -> bool {
         let (before, found) = self.claim(done.take());
         let taken = self.take(found);
-        // Counted only now: a run that is being stopped goes on while a job is being worked on.
+        // Counted only now, since a run that is being stopped continues while a job is being worked on.
         if let Some(before) = before {
             self.count(before);
         }
@@ -221,7 +221,7 @@ impl Runner {
             Err(goes_on) => return goes_on,
         };
         match self.attempts.work(claim) {
-            // With a throttle the next claim may have to wait, and what is done is said at once.
+            // With a throttle the next claim may have to wait, but a finished job is reported immediately.
             Ok(finished) if finished.is_done() && self.pace.is_none() => {
                 *done = Some(finished);
                 true
@@ -238,8 +238,8 @@ impl Runner {
         }
     }
 
-    /// Reports the previous job as done, and claims the next one; returns both results. With a report, only a job that is ready
-    /// at once is claimed, so that the report does not wait for another job.
+    /// Reports the previous job as done, and claims the next one; returns both results. With a report, a job is claimed only if it
+    /// is ready already, so that the report does not wait for another job.
     fn claim(&self, before: Option<Finished>) -> (Option<JobResult>, Result<ClaimAnswer, Failure>) {
         let jobs = &self.attempts.jobs;
         if let Some(before) = before {
@@ -249,7 +249,7 @@ impl Runner {
                 Some(ClaimAnswer::Nothing) | None => self.count(before),
                 Some(found) => return (Some(before), Ok(found)),
             }
-            // A stop that came while this was worked on has not ended the run, and nothing else would until the wait is over.
+            // A stop during this job has not ended the run, and nothing else would until the wait times out.
             if self.state().is_stopping {
                 return (None, Ok(ClaimAnswer::Nothing));
             }
@@ -268,7 +268,7 @@ impl Runner {
         (None, found)
     }
 
-    /// Returns the job to work on, or whether to ask for another.
+    /// Returns the job to work on, or whether to claim another.
     fn take(&self, found: Result<ClaimAnswer, Failure>) -> Result<Box<Claim>, bool> {
         match found {
             Ok(ClaimAnswer::Claim(claim)) => self.take_on(claim).ok_or(false),
@@ -291,7 +291,7 @@ impl Runner {
         state.tally.add(worked);
     }
 
-    /// Counts a job as being worked on. If the run is being stopped, gives the job back untried instead.
+    /// Counts a job as being worked on. If the run is being stopped, gives the job back untried.
     fn take_on(&self, claim: Box<Claim>) -> Option<Box<Claim>> {
         let mut state = self.state();
         if state.is_stopping {
@@ -304,7 +304,7 @@ impl Runner {
         Some(claim)
     }
 
-    /// Handles an answer without a job. Returns whether to ask again.
+    /// Handles an answer without a job. Returns whether to try again.
     fn found_none(&self, found: &ClaimAnswer) -> bool {
         let mut state = self.state();
         state.begun -= 1;

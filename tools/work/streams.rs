@@ -12,19 +12,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How many bytes of the end are kept: as many as are kept of a job's error.
+/// The number of bytes kept of the end of a stream: as many as are kept of a job's error.
 const TAIL_BYTES_MAX: usize = 1000;
 
 /// How long to wait for the rest of standard error when no process of the command is left. Only a process that has left the tree
-/// can keep it open longer.
+/// can keep the stream open longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where commands write, and how much.
+/// Where commands may write, and how much.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlet {
-    /// Whether standard output is reserved for something else than the output of commands.
+    /// Whether standard output is reserved for output other than that of commands.
     pub(super) is_quiet: bool,
-    /// The most bytes for one job.
+    /// The maximum number of bytes for one job.
     pub(super) bytes_max: Option<u64>,
     /// Whether to keep the end of standard output.
     pub(super) is_kept: bool,
@@ -36,7 +36,7 @@ pub(super) struct Written {
     pub(super) errors: OwnedFd,
 }
 
-/// What is kept of a command's output.
+/// The parts of a command's output that are kept.
 pub(super) struct Tail {
     shared: Arc<Shared>,
     is_whole: Receiver<()>,
@@ -56,7 +56,7 @@ struct Shared {
 #[derive(Clone, Copy)]
 enum Stream {
     Errors,
-    /// With `true` copied to standard output, otherwise to standard error.
+    /// `true` if it is copied to standard output, `false` for standard error.
     Output(bool),
 }
 
@@ -126,7 +126,7 @@ impl Shared {
             if before >= self.bytes_max {
                 return;
             }
-            // The end is kept even if nobody reads the copy.
+            // The end is kept even if the copy cannot be written.
             drop(match stream {
                 Stream::Output(true) => io::stdout().lock().write_all(read),
                 Stream::Output(false) | Stream::Errors => io::stderr().lock().write_all(read),
@@ -147,7 +147,7 @@ impl Tail {
     /// Returns the end of standard error, once no process of the command is left.
     pub(super) fn text(&self) -> String {
         match self.is_whole.recv_timeout(PATIENCE) {
-            // Whatever was received by then counts.
+            // Whatever has been received by now counts.
             Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let kept = self.shared.errors.lock();
                 let kept = kept.unwrap_or_else(PoisonError::into_inner);

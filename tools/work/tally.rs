@@ -6,12 +6,12 @@ use crate::work::claim::Claim;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// There was nothing to claim.
+    /// No job was ready.
     NoneReady,
-    /// There was nothing to claim, and none of the types is known.
+    /// No job was ready, and none of the types is known.
     NonePossible,
     /// The coordinator accepts no changes, because its disk is full.
     ReadOnly,
@@ -21,15 +21,15 @@ pub(super) enum Reached {
     TimeLimit,
     /// The memory limit was reached.
     MemoryLimit,
-    /// A signal ended it, or the coordinator is draining.
+    /// A signal ended the run, or the coordinator is draining.
     Stopped,
     /// The command cannot be run, or the coordinator cannot be reached.
     Exception,
 }
 
 impl Reached {
-    /// Returns the word for it: `MediaWiki`'s, and `stopped`. `MediaWiki`'s `replica-lag-limit` never occurs, since there are no
-    /// replicas.
+    /// Returns the word for the reason: one of `MediaWiki`'s, or `stopped`. `MediaWiki`'s `replica-lag-limit` never occurs, since
+    /// there are no replicas.
     const fn word(self) -> &'static str {
         match self {
             Self::NoneReady => "none-ready",
@@ -48,9 +48,9 @@ impl Reached {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
-    /// It failed with this error, and is tried again after this many milliseconds, or as its type says.
+    /// It failed with this error, and is tried again after this many milliseconds, or as configured for its type.
     Failed(String, Option<u64>),
-    /// It was not tried, with the same fields.
+    /// It was not tried; the fields are those of `Failed`.
     Later(String, Option<u64>),
 }
 
@@ -72,7 +72,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the error, and after how many milliseconds it is tried again, if that was given.
+    /// Returns the error, and the milliseconds until the next try, if given.
     pub(super) fn reason(&self) -> (Option<&str>, Option<u64>) {
         match self {
             Self::Done => (None, None),
@@ -87,9 +87,9 @@ pub(super) struct JobResult {
     pub(super) kind: String,
     /// The error; `None` if the job is done.
     pub(super) error: Option<String>,
-    /// Whether it was not tried and comes back.
+    /// Whether it was not tried, and will be given out again.
     pub(super) is_deferred: bool,
-    /// Whether it is not tried again.
+    /// Whether it will not be tried again.
     pub(super) is_over: bool,
     pub(super) ms: u64,
 }
@@ -101,7 +101,7 @@ impl JobResult {
     }
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogForm {
     /// `job=17 queue=mails …`
@@ -158,7 +158,7 @@ fn plain(value: &Value) -> String {
 /// The results of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Every job, if they are to be listed.
+    /// All jobs, if they are listed.
     jobs: Option<Vec<JobResult>>,
     pub(super) done: u64,
     /// Jobs that failed and are not tried again.
@@ -172,7 +172,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Starts an empty tally. `lists` says whether to keep every job.
+    /// Starts an empty tally. `lists` is whether to keep every job.
     pub(super) fn new(lists: bool) -> Self {
         Self {
             jobs: lists.then(Vec::new),
@@ -180,7 +180,7 @@ impl Tally {
         }
     }
 
-    /// Records why the run ends, unless that is known already.
+    /// Records the reason why the run ends, unless one is already known.
     pub(super) fn reach(&mut self, reached: Reached) {
         self.reached.get_or_insert(reached);
     }
@@ -221,7 +221,7 @@ impl Tally {
         self.reached.unwrap_or(Reached::NoneReady).word()
     }
 
-    /// Formats the results as JSON. A run that could not begin has only its reason, as in `MediaWiki`.
+    /// Formats the results as JSON. For a run that could not begin, contains only the reason, as in `MediaWiki`.
     pub(super) fn json(&self) -> String {
         let jobs = self.jobs.iter().flatten().map(JobResult::shown);
         let jobs: Vec<Value> = jobs.collect();
@@ -254,7 +254,7 @@ impl Tally {
     }
 }
 
-/// Formats the number of jobs that are not tried again, and that of failed tries if there were more.
+/// Formats the number of jobs that are not tried again, and the number of failed tries if that is larger.
 pub(super) fn failed(jobs: u64, tries: u64) -> String {
     let jobs_failed = format!("{} failed", grouped(jobs));
     match tries {

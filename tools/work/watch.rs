@@ -1,6 +1,6 @@
-//! Stops commands whose claims are gone: a job that was cancelled, or whose queue was flushed, is no longer worked on.
+//! Stops commands whose claims were lost: a job that was cancelled, or whose queue was flushed, is no longer worked on.
 //!
-//! Asks the coordinator every second for the current claims. The answer is complete for everything that was claimed before the
+//! Reads the current claims from the coordinator every second. The answer includes everything that was claimed before the
 //! request, even after a restart of either side.
 
 use crate::client::{self, fields, rest};
@@ -23,7 +23,7 @@ pub(super) struct Watched(Mutex<BTreeMap<Key, WatchedClaim>>);
 /// A claim that is being worked on.
 #[derive(Default)]
 struct WatchedClaim {
-    /// The id of its command's record, once there is one.
+    /// The id of its command's record, once known.
     command: Option<String>,
     is_lost: bool,
 }
@@ -79,7 +79,7 @@ impl Attempts {
     pub(super) fn watch(&self) {
         loop {
             rest(EVERY);
-            // A coordinator that cannot be reached is asked again later.
+            // A coordinator that cannot be reached is tried again later.
             drop(self.look());
         }
     }

@@ -1,5 +1,5 @@
-//! The live processes of an attempt: the descendants of its keeping process, which inherits orphans. If that is gone: the
-//! processes with the attempt's name in their environment, and their descendants.
+//! The live processes of an attempt: the descendants of its keeping process, which inherits orphans. If the keeping process has
+//! exited, the processes with the attempt's name in their environment, and their descendants.
 
 use rustix::process::Signal;
 use sexton::kernel::pidfd::Pidfd;
@@ -10,11 +10,11 @@ use std::io;
 /// The variable with the attempt's name in the environment of its processes.
 pub(super) const NAME: &str = "SEXTON_WRAPPER_ATTEMPT";
 
-/// Sends a signal to each of these processes that is still the one that was seen.
+/// Sends a signal to each of these processes, unless another process has taken its PID.
 fn signal(pids: &BTreeSet<u32>, seen: &BTreeMap<u32, Stat>, signal: Signal) -> io::Result<()> {
     let number = u8::try_from(signal.as_raw()).unwrap_or_default();
     for pid in pids {
-        // The descriptor refers to the process that has the PID now: check that it is the one that was seen.
+        // The descriptor refers to the process that has the PID now: check that it is still the same one.
         if let Some(process) = Pidfd::open(*pid)?
             && let Some(now) = proc::stat(*pid)?
             && seen.get(pid).map(|it| it.start_ticks) == Some(now.start_ticks)
@@ -35,8 +35,8 @@ pub(super) fn signal_own(with: Signal) -> io::Result<()> {
     signal(&pids, &living, with)
 }
 
-/// Kills the processes of an attempt whose keeping process is gone, and returns how many there were. An error means that nothing
-/// is proved.
+/// Kills the processes of an attempt whose keeping process has exited, and returns how many there were. After an error, there may
+/// still be processes.
 pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
     let wanted = format!("{NAME}={attempt}");

@@ -1,5 +1,5 @@
-//! The far end of a connection: begins or finds an attempt, then forwards messages in both directions. It ends with the
-//! connection; the attempt does not.
+//! The far end of a connection: begins or finds an attempt, then forwards messages in both directions. It ends when the
+//! connection does; the attempt does not.
 
 use crate::client::rest;
 use crate::report::Failure;
@@ -41,7 +41,7 @@ fn say(word: &FarMessage) -> io::Result<()> {
     output.flush()
 }
 
-/// Begins an attempt, unless it was begun before, and attaches to it.
+/// Begins an attempt, unless it has begun before, and attaches to it.
 fn begin(base: &Path, start: Start, input: BufReader<io::Stdin>) -> io::Result<()> {
     place::clean(base);
     let place = Place::of(base, &start.attempt)?;
@@ -62,7 +62,7 @@ fn begin(base: &Path, start: Start, input: BufReader<io::Stdin>) -> io::Result<(
     attach(base, (&attempt, [0, 0]), Some(keeper), input)
 }
 
-/// Attaches to an attempt that was begun; settles its end if no process keeps it.
+/// Attaches to an attempt that has begun; determines how it ended if no process keeps it.
 fn attach(
     base: &Path,
     (attempt, from): (&str, [u64; 2]),
@@ -87,17 +87,19 @@ fn attach(
         }
         rest(LOOK);
     }
-    Err(io::Error::other("no process answers for the attempt"))
+    Err(io::Error::other(
+        "the process that keeps the attempt does not answer",
+    ))
 }
 
-/// Settles how an attempt ended that no process keeps. `None` if one does.
+/// Determines how an attempt without a keeping process ended; `None` if it has one.
 fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     let never = || End {
         exit: Exit::Failed,
-        words: "it was never begun".to_owned(),
+        words: "it never began".to_owned(),
     };
     if !place.is_there() {
-        // Record the end, so that a later request to begin it finds that it is over.
+        // Record the end, so that a later request to begin the attempt finds that it has ended.
         let draft = place.draft()?;
         draft.set_end(&never())?;
         return Ok(place.become_of(&draft)?.then(never));
@@ -129,7 +131,7 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     Ok(Some(end))
 }
 
-/// Reports the end of an attempt, and forgets it once that is acknowledged.
+/// Reports the end of an attempt, and forgets the attempt once the report is acknowledged.
 fn send_end(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<()> {
     say(&FarMessage::Ended {
         exit: end.exit,
@@ -148,13 +150,13 @@ fn send_end(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Res
     Ok(())
 }
 
-/// Forwards messages until either side is gone.
+/// Forwards messages until either side closes.
 fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io::Result<()> {
     let mut to = control.try_clone()?;
     to.write_all(line(first).as_bytes())?;
     pipe::begin("input", move || {
         let mut input = input;
-        // However it ends, the other side must notice.
+        // No matter how it ends, the other side must notice.
         drop(copy(&mut input, &mut to));
         drop(to.shutdown(std::net::Shutdown::Both));
     });

@@ -1,5 +1,5 @@
 //! The far end of an attempt: runs its command, forwards its reports and output, and keeps its result until the coordinator has
-//! it. It survives a cut connection, and stops the attempt by itself when nobody has connected for too long, because the
+//! received it. It survives a cut connection, and stops the attempt by itself after too long without a connection, because the
 //! coordinator has given the attempt up by then.
 
 use crate::report::Failure;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// How often to check for output and timeouts.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a finished attempt waits for a connection; after that its result is found in the directory.
+/// How long a finished attempt waits for a connection; after that, its result can be found in the directory.
 const END_MS: u64 = 60_000;
 
 /// Run the command of an attempt, and keep its result
@@ -43,7 +43,7 @@ pub(super) struct Keep {
 pub(super) enum Event {
     /// A connection was opened.
     Connected(UnixStream),
-    /// The peer of this number sent an order, or is gone.
+    /// The peer with this number sent an order, or has disconnected.
     Said(u64, Option<Order>),
     /// The command sent a report.
     Report(Pending),
@@ -59,11 +59,11 @@ pub(super) enum Event {
 struct Peer {
     number: u64,
     writer: Writer,
-    /// How many bytes of each stream it has received.
+    /// The number of bytes of each stream that it has received.
     from: [u64; 2],
     /// Whether it has reported its position.
     attached: bool,
-    /// Whether the next report to answer was sent to it.
+    /// Whether the next unanswered report was sent to it.
     asked: bool,
     /// Whether the end was sent to it.
     told: bool,
@@ -77,12 +77,12 @@ struct Keeping {
     lost_after_ms: u64,
     leader: Option<Pid>,
     exit: Option<Exit>,
-    /// Whether no process of it is left.
+    /// Whether none of its processes is left.
     empty: bool,
     words: String,
     end: Option<End>,
     ended_at: u64,
-    /// When the near end was heard from last, in milliseconds since boot.
+    /// When the near end last sent anything, in milliseconds since boot.
     heard: u64,
     stopping: Option<u64>,
     peer: Option<Peer>,
@@ -97,9 +97,11 @@ impl Keep {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
         let mut input = BufReader::new(io::stdin());
         let Some(Order::Start(start)) = pipe::next::<Order>(&mut input) else {
-            return Err(Failure::usage("wrapper: nothing to keep"));
+            return Err(Failure::usage(
+                "wrapper: expected an attempt on standard input",
+            ));
         };
-        // The parent ends with the connection.
+        // The parent ends when the connection does.
         let _leader = setsid();
         // As a subreaper, it inherits orphans of the command, so it knows when no process is left.
         let own = Some(rustix::process::getpid());
@@ -132,7 +134,7 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     reports::receive(reports, secret.clone(), events.clone());
     let ends = events.clone();
     machine::forward_signals(&[1, 2, 15], move |number| {
-        // SIGHUP, when a terminal or session is gone, is ignored; the others mean that the machine shuts down.
+        // SIGHUP, sent when a terminal or session ends, is ignored; the others mean that the machine is shutting down.
         number == 1 || ends.send(Event::Terminate).is_ok()
     })?;
     let mut keeping = Keeping {
@@ -158,7 +160,7 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     keeping.serve(&happening)
 }
 
-/// Makes a secret for this attempt, which is known only on this machine.
+/// Creates a secret for this attempt, which is known only on this machine.
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -258,7 +260,7 @@ impl Keeping {
             }
             Event::Report(pending) => self.reports.push_back(pending),
             Event::Reaped(pid, exit) if Some(pid) == self.leader => {
-                // An attempt that was cut short stays lost, however its command took that.
+                // An attempt that was cut short stays lost, no matter how its command reacted.
                 self.exit.get_or_insert(exit);
             }
             Event::Reaped(..) => {}
@@ -307,7 +309,7 @@ impl Keeping {
             }
             Order::Answer { nth, line } if nth == self.nth => {
                 if let Some(pending) = self.reports.pop_front() {
-                    // The reporting process may be gone.
+                    // The reporting process may have exited.
                     drop(pending.answer.try_send(line));
                     self.nth += 1;
                     if let Some(peer) = &mut self.peer {
@@ -328,7 +330,7 @@ impl Keeping {
         }
     }
 
-    /// Stops the attempt. Returns false if it is being stopped already, or has ended.
+    /// Stops the attempt. Returns false if it is already being stopped or has ended.
     fn stop(&mut self, words: &str) -> bool {
         if self.stopping.is_some() || self.empty {
             return false;
@@ -340,8 +342,8 @@ impl Keeping {
         true
     }
 
-    /// Stops the attempt although nobody asked for that. A command that handles SIGTERM may exit with any status, which says nothing
-    /// about its work; so unless the command has exited already, the attempt counts as killed.
+    /// Stops the attempt without a request. A command that handles SIGTERM may exit with any status, which shows nothing about its
+    /// work; so unless the command has already exited, the attempt counts as killed.
     fn cut_short(&mut self, words: &str) {
         if self.stop(words) {
             self.exit.get_or_insert(Exit::Lost);
@@ -415,7 +417,7 @@ impl Keeping {
     }
 }
 
-/// Waits for all children, inherited ones included, until none is left.
+/// Waits for all children, including inherited ones, until none is left.
 fn wait(events: Sender<Event>) {
     pipe::begin("children", move || {
         loop {

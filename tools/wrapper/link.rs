@@ -23,8 +23,8 @@ const ENVIRONMENT: [&str; 9] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Options that hold whatever the configuration says: no prompts, no unknown hosts, and no shared connection, since a shared
-/// connection would live as long as the attempt that happened to open it.
+/// Options that override the configuration: no prompts, no unknown hosts, and no shared connection, since a shared connection
+/// would live as long as the attempt that happened to open it.
 const OPTIONS: [&str; 7] = [
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -99,7 +99,7 @@ impl Link {
         self.writer.say(order)
     }
 
-    /// Closes the connection: gracefully if everything was sent, otherwise at once.
+    /// Closes the connection: gracefully if everything was sent, otherwise immediately.
     pub(super) fn close(self, all_is_said: bool) {
         let Self {
             mut ssh, writer, ..
@@ -111,7 +111,7 @@ impl Link {
             }
             rest(END);
         }
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         drop(ssh.kill());
         drop(ssh.wait());
     }

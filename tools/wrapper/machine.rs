@@ -5,7 +5,7 @@ use crate::wrapper::pipe;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 
-/// Returns the milliseconds since boot, including time in suspend.
+/// Returns the time since boot, including suspends, in milliseconds.
 pub(super) fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -3,9 +3,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `protocol.rs` `pipe.rs` `machine.rs` | the messages between the two ends; lines over streams; clock and signals |
-//! | `near.rs` `link.rs` | the near end: waits for one attempt, over one connection after the other |
+//! | `near.rs` `link.rs` | the near end: waits for one attempt, over one connection after another |
 //! | `front.rs` | the far end of a connection: begins or finds an attempt |
-//! | `keeping.rs` `reports.rs` | the far end of an attempt: runs the command, and keeps its result until that is acknowledged |
+//! | `keeping.rs` `reports.rs` | the far end of an attempt: runs the command, and keeps its result until it is acknowledged |
 //! | `place.rs` `descendants.rs` | the attempt's directory; its live processes |
 
 mod descendants;
@@ -25,8 +25,8 @@ use std::path::PathBuf;
 
 /// Run attempts of tasks for a coordinator on another machine, which calls this through ssh
 ///
-/// It speaks JSON on its standard streams and is not meant for interactive use. Each attempt has a directory below --state until
-/// the coordinator knows how it ended. The key that a coordinator logs in with can be restricted to this command in
+/// This command uses JSON on its standard streams and is not meant for interactive use. Each attempt has a directory below --state
+/// until the coordinator knows how it ended. The key that a coordinator logs in with can be restricted to this command in
 /// `authorized_keys`: `restrict,command="sexton wrapper" ssh-ed25519 …`.
 #[derive(Args)]
 pub(crate) struct Wrapper {
@@ -43,7 +43,7 @@ pub(crate) struct Wrapper {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Wait here for an attempt that runs there
+    /// Wait on the coordinator's machine for an attempt on another machine
     #[command(hide = true)]
     Near(near::Near),
     /// Run the command of an attempt

@@ -1,7 +1,7 @@
-//! The near end of an attempt: the process that stands for it on the coordinator's machine. It connects by ssh, reconnects when
+//! The near end of an attempt: the process that represents it on the coordinator's machine. It connects by ssh, reconnects when
 //! the connection is cut, and reports the end of the attempt to the coordinator before it exits.
 //!
-//! If the far end cannot be reached for a little longer than an attempt runs there without contact, the attempt has stopped by
+//! If the far end cannot be reached for a little longer than an attempt may run there without contact, the attempt has stopped by
 //! itself, and is given up.
 
 use crate::client::rest;
@@ -25,12 +25,12 @@ use std::time::Duration;
 
 /// How long the far end may take to identify itself, in milliseconds.
 const GREETING_MS: u64 = 30_000;
-/// The longest pause between two attempts to connect, and between two pings, in milliseconds.
+/// The maximum pause between two attempts to connect, and between two pings, in milliseconds.
 const PAUSE_MS_MAX: u64 = 2000;
 const BEAT_MS_MAX: u64 = 5000;
 /// How much longer to wait for an attempt that must have stopped by itself, in milliseconds.
 const SLACK_MS: u64 = 3000;
-/// The pause before asking again while the coordinator cannot be reached.
+/// The pause before a request is repeated while the coordinator cannot be reached.
 const ABSENT: Duration = Duration::from_millis(100);
 
 /// Wait for an attempt that runs on another machine
@@ -48,25 +48,25 @@ pub(super) struct Near {
     /// The name of the attempt on that machine
     #[arg(long, value_name = "NAME")]
     attempt: String,
-    /// Milliseconds without contact after which it is stopped there
+    /// Milliseconds without contact after which the attempt is stopped there
     #[arg(long, value_name = "MS")]
     lost_after: u64,
     /// Milliseconds between SIGTERM and SIGKILL
     #[arg(long, value_name = "MS")]
     grace: u64,
-    /// Its working directory
+    /// The command's working directory
     #[arg(long, value_name = "DIR", default_value = "")]
     dir: OsString,
-    /// It was begun before: only find out how it ended
+    /// The attempt has begun before: only find out how it ended
     #[arg(long)]
     attach: bool,
-    /// Stop it there
+    /// Stop the attempt there
     #[arg(long)]
     stop: bool,
-    /// A variable of this environment to pass on
+    /// The name of a variable to pass on from this environment
     #[arg(long, value_name = "NAME")]
     pass: Vec<String>,
-    /// A file whose variables to pass on
+    /// A file that names variables to pass on
     #[arg(long, value_name = "FILE")]
     env_file: Option<PathBuf>,
     /// The command
@@ -76,7 +76,7 @@ pub(super) struct Near {
 
 /// An event of the main loop.
 pub(super) enum Event {
-    /// The connection of this number received a message, or has ended.
+    /// The connection with this number received a message, or has ended.
     Said(u64, Option<FarMessage>),
     /// The coordinator answered a report.
     Answered(u64, String),
@@ -95,12 +95,12 @@ struct Waiting<'a> {
     events: Sender<Event>,
     link: Option<Link>,
     links: u64,
-    /// Whether it may have been begun there.
+    /// Whether it may have begun there.
     begun: bool,
     stops: bool,
-    /// How many bytes of each stream have been received.
+    /// The number of bytes received of each stream.
     from: [u64; 2],
-    /// When the last message was sent that may have arrived; when the last one was received; when to reconnect.
+    /// When the last message that may have arrived was sent; when the last one was received; when to reconnect.
     said: u64,
     heard: u64,
     again: u64,
@@ -245,7 +245,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// Handles the loss of the connection. An attempt that was never begun has failed; any other goes on there.
+    /// Handles the loss of the connection. An attempt that never began has failed; any other continues there.
     fn disconnected(&mut self) -> Option<Outcome> {
         if let Some(link) = self.link.take() {
             link.close(false);
@@ -319,7 +319,7 @@ impl Waiting<'_> {
         None
     }
 
-    /// The far end has identified itself: sends the first order.
+    /// Sends the first order, once the far end has identified itself.
     fn greet(&mut self) {
         if let Some(link) = &mut self.link {
             link.greeted = true;
@@ -348,7 +348,7 @@ impl Waiting<'_> {
         let Ok(bytes) = STANDARD.decode(b64) else {
             return;
         };
-        // The output may be full or closed; the attempt goes on.
+        // The output may be full or closed; the attempt continues.
         let (at, _written) = if stream == 2 {
             (1, io::stderr().write_all(&bytes))
         } else {
@@ -372,7 +372,7 @@ fn request_line(report: &Value, nth: Option<u64>) -> Option<String> {
         let asked = UnixStream::connect(&address).and_then(|stream| exchange(stream, &request));
         match asked {
             Ok(answer) if !answer.is_empty() => return Some(answer),
-            // A coordinator that cannot be reached may come back, unless its directory is gone.
+            // A coordinator that cannot be reached may come back, unless its directory was removed.
             Ok(_) | Err(_) if !is_there(&address) => return None,
             Ok(_) | Err(_) => rest(ABSENT),
         }
@@ -385,7 +385,7 @@ fn is_there(address: &OsStr) -> bool {
     dir.is_some_and(Path::is_dir)
 }
 
-/// Reports the end of the attempt until the coordinator has it or refuses it for good.
+/// Reports the end of the attempt until the coordinator has received it or refuses it permanently.
 fn deliver(report: &Value) {
     loop {
         let Some(answer) = request_line(report, None) else {

@@ -7,13 +7,13 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-/// The most lines waiting to be written.
+/// The maximum number of lines waiting to be written.
 const WAITING_MAX: usize = 256;
 
 /// Spawns a thread. Panics if that fails, since the process is useless without it.
 pub(super) fn begin(name: &str, run: impl FnOnce() + Send + 'static) {
     let thread = thread::Builder::new().name(name.to_owned());
-    drop(thread.spawn(run).expect("a thread can be begun"));
+    drop(thread.spawn(run).expect("a thread can be started"));
 }
 
 /// Reads messages and passes each to `hand_on`; passes `None` at the end of the stream or at an invalid line.

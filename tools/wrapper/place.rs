@@ -1,5 +1,5 @@
 //! The directory of an attempt on the machine that it runs on. It exists from before the attempt can run until its end is
-//! acknowledged, so an attempt is begun only once however often that is requested, and its result can be asked for later.
+//! acknowledged, so repeated requests begin an attempt only once, and its result can be requested later.
 
 use crate::wrapper::protocol::Exit;
 use rustix::fs::{FlockOperation, flock};
@@ -11,10 +11,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The longest path of a socket that all systems accept, in bytes.
+/// The maximum length of a socket's path that all systems accept, in bytes.
 const SOCKET_BYTES_MAX: usize = 100;
 
-/// How long the result of an attempt is kept that nobody asks for.
+/// How long an unrequested result of an attempt is kept.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// How an attempt ended, with an explanation.
@@ -61,11 +61,11 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 impl Place {
-    /// The directory of the attempt with this name.
+    /// Returns the directory of the attempt with this name.
     pub(super) fn of(base: &Path, attempt: &str) -> io::Result<Self> {
         let is_plain = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
         if attempt.is_empty() || attempt.len() > 64 || !attempt.bytes().all(is_plain) {
-            return Err(io::Error::other("this is not the name of an attempt"));
+            return Err(io::Error::other("this is not a valid name for an attempt"));
         }
         let dir = base.join(attempt);
         if dir.as_os_str().len() + "/control".len() > SOCKET_BYTES_MAX {
@@ -79,7 +79,7 @@ impl Place {
         self.dir.exists()
     }
 
-    /// Makes a directory that can be renamed to this one.
+    /// Creates a directory that can be renamed to this one.
     pub(super) fn draft(&self) -> io::Result<Self> {
         let pid = std::process::id();
         let dir = self.dir.with_extension(format!("{pid}"));
@@ -88,7 +88,7 @@ impl Place {
         Ok(Self { dir })
     }
 
-    /// Renames a draft to this directory. Returns false if the directory already exists; the draft is removed then.
+    /// Renames a draft to this directory. If the directory already exists, removes the draft and returns false.
     pub(super) fn become_of(&self, draft: &Self) -> io::Result<bool> {
         match fs::rename(&draft.dir, &self.dir) {
             Ok(()) => File::open(self.dir.parent().unwrap_or(&self.dir))?
@@ -120,7 +120,7 @@ impl Place {
         }
     }
 
-    /// Returns whether it was made before the last boot.
+    /// Returns whether it was created before the last boot.
     pub(super) fn is_of_another_boot(&self) -> bool {
         let its = fs::read_to_string(self.dir.join("boot"));
         its.map_or(true, |its| its != host::boot().to_string())
@@ -132,7 +132,7 @@ impl Place {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Stores how it ended, durably.
+    /// Stores durably how the attempt ended.
     pub(super) fn set_end(&self, end: &End) -> io::Result<()> {
         let text = serde_json::to_vec(end)?;
         write(&self.dir.join("end.new"), &text)?;
@@ -142,15 +142,15 @@ impl Place {
 
     /// Removes the directory.
     pub(super) fn remove(&self) {
-        // A directory that cannot be removed is found by the next attempt.
+        // The next attempt finds a directory that could not be removed.
         drop(fs::remove_dir_all(&self.dir));
     }
 }
 
-/// Removes attempts that ended long ago and that nobody asked about.
+/// Removes attempts that ended long ago and whose results were never requested.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the age of a file is by the clock of the system"
+    reason = "the age of a file is measured by the system clock"
 )]
 pub(super) fn clean(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {

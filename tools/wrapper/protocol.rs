@@ -8,13 +8,13 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// The version of the protocol. The far end states its own first.
+/// The version of the protocol. The far end begins by sending its own.
 pub(super) const VERSION: u32 = 1;
 
-/// The longest line, in bytes: the saved state of a task and its command are sent in base64.
+/// The maximum length of a line, in bytes: the saved state of a task and its command are sent in base64.
 pub(super) const LINE_BYTES_MAX: usize = 4 << 20;
 
-/// The most bytes of output in one line.
+/// The maximum number of bytes of output in one line.
 pub(super) const OUTPUT_BYTES_MAX: usize = 48 << 10;
 
 /// Text, or bytes that are not UTF-8.
@@ -35,7 +35,7 @@ impl Text {
         }
     }
 
-    /// Converts it to an OS string; `None` if that is not possible.
+    /// Converts the text to an OS string; `None` if that is not possible.
     pub(super) fn to_os(&self) -> Option<OsString> {
         let bytes = match self {
             Self::Plain(text) => text.clone().into_bytes(),
@@ -58,7 +58,7 @@ pub(super) struct Start {
     pub(super) dir: Text,
     /// Milliseconds between SIGTERM and SIGKILL.
     pub(super) grace_ms: u64,
-    /// Milliseconds without contact after which it is stopped.
+    /// Milliseconds without contact after which the attempt is stopped.
     pub(super) lost_after_ms: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) enum Order {
     /// Asks for the result of an attempt. If it was never begun, it will not be.
     Attach {
         attempt: String,
-        /// How many bytes of each output stream have been received.
+        /// The number of bytes received of each output stream.
         from: [u64; 2],
     },
     /// A sign of life.
@@ -92,7 +92,7 @@ pub(super) enum Order {
 pub(super) enum Exit {
     Code(u8),
     Signal(u8),
-    /// It is unknown how it ended; no process of it is left.
+    /// It is unknown how it ended; none of its processes is left.
     Lost,
     /// It never ran.
     Failed,

@@ -1,5 +1,5 @@
-//! Receives reports of an attempt's command on the machine that it runs on: at a socket there, with a secret that is made there
-//! and known nowhere else. Reports are sent to the coordinator one after the other, each until it is answered.
+//! Receives reports of an attempt's command on the machine that it runs on: at a socket there, with a secret that is created there
+//! and known nowhere else. Reports are sent to the coordinator one after another, each until it is answered.
 
 use crate::wrapper::keeping::Event;
 use crate::wrapper::pipe;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// The longest report, in bytes, as at the coordinator.
+/// The maximum size of a report, in bytes; the coordinator has the same limit.
 const REPORT_BYTES_MAX: u64 = 1 << 20;
 
-/// The most open connections.
+/// The maximum number of open connections.
 const OPEN_MAX: usize = 64;
 
 /// How long a client may take to send its report.
@@ -44,7 +44,7 @@ pub(super) fn receive(listener: UnixListener, secret: String, events: Sender<Eve
             let events = events.clone();
             let is_full = open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX;
             pipe::begin("report", move || {
-                // The client may be gone.
+                // The client may have disconnected.
                 drop(take(stream, (&secret, is_full), &events));
                 open.fetch_sub(1, Ordering::Relaxed);
             });
@@ -83,7 +83,7 @@ fn take(
     writer.write_all(answer.as_bytes())
 }
 
-/// Compares two secrets in constant time, so that the time does not reveal how much of one is right.
+/// Compares two secrets in constant time, so that the time does not reveal how much of a guess is right.
 fn is_same(a: &str, b: &str) -> bool {
     let differs = |(a, b): (u8, u8)| a ^ b;
     a.len() == b.len()
