@@ -110,13 +110,13 @@ impl PersistError {
         }
     }
 
-    /// Whether the error is a full disk or an exhausted quota.
+    /// Returns whether the error is a full disk or an exhausted quota.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }
 
-/// Whether the error is a full disk or an exhausted quota.
+/// Returns whether the error is a full disk or an exhausted quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)

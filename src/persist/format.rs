@@ -332,12 +332,12 @@ impl Batch {
         self.urgent = true;
     }
 
-    /// Whether the batch must be synced whatever the policy.
+    /// Returns whether the batch must be synced whatever the policy.
     pub fn is_urgent(&self) -> bool {
         self.urgent
     }
 
-    /// Whether any answer waits for the batch.
+    /// Returns whether any answer waits for the batch.
     pub fn is_awaited(&self) -> bool {
         self.awaited
     }
@@ -350,7 +350,7 @@ impl Batch {
         self.awaited |= later.awaited;
     }
 
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

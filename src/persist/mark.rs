@@ -78,7 +78,7 @@ pub enum Draining {
 }
 
 impl Draining {
-    /// Whether additions are refused.
+    /// Returns whether additions are refused.
     pub fn has_begun(self) -> bool {
         self != Self::No
     }

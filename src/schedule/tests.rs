@@ -13,14 +13,14 @@ fn date(text: &str) -> Date {
 }
 
 fn text(date: Date) -> String {
-    let ms = i64::try_from(date.0).expect("it is a date");
-    let at = Timestamp::from_millisecond(ms).expect("it is a date");
+    let ms = i64::try_from(date.0).expect("the date is in range");
+    let at = Timestamp::from_millisecond(ms).expect("the date is in range");
     at.to_string()
 }
 
 /// Returns the next `count` dates, each following the one before.
 fn following(expression: &str, zone: Option<&str>, after: &str, count: usize) -> Vec<String> {
-    let schedule = Schedule::new(expression, zone).expect("it is a schedule");
+    let schedule = Schedule::new(expression, zone).expect("the schedule is valid");
     let next = |date: &Date| schedule.next(*date);
     let dates = std::iter::successors(schedule.next(date(after)), next);
     dates.take(count).map(text).collect()
@@ -28,7 +28,7 @@ fn following(expression: &str, zone: Option<&str>, after: &str, count: usize) ->
 
 #[test]
 fn a_date_is_strictly_later_and_a_whole_minute() {
-    let daily = Schedule::new("0 3 * * *", None).expect("it is a schedule");
+    let daily = Schedule::new("0 3 * * *", None).expect("the schedule is valid");
     for (after, next) in [
         ("2026-11-23T02:59:59.999Z", "2026-11-23T03:00:00Z"),
         ("2026-11-23T03:00:00Z", "2026-11-24T03:00:00Z"),
@@ -235,17 +235,17 @@ fn the_text_form_says_all_and_is_what_is_stored() {
         ),
         ("@daily", Some("Asia/Kolkata"), "@daily Asia/Kolkata"),
     ] {
-        let schedule = Schedule::new(expression, zone).expect("it is a schedule");
+        let schedule = Schedule::new(expression, zone).expect("the schedule is valid");
         assert_eq!(schedule.to_string(), form);
-        let stored = rmp_serde::to_vec(&schedule).expect("it is written");
-        assert_eq!(stored, rmp_serde::to_vec(form).expect("it is written"));
+        let stored = rmp_serde::to_vec(&schedule).expect("it encodes");
+        assert_eq!(stored, rmp_serde::to_vec(form).expect("it encodes"));
         let read: Schedule = rmp_serde::from_slice(&stored).expect("it is read");
         assert_eq!(read, schedule);
         let again = Schedule::new(schedule.expression(), Some(schedule.zone()));
         assert_eq!(again, Ok(schedule));
     }
     for unknown in ["", "0 3", "@never", "0 3 * * * Mars/Olympus", "0 3 30 2 *"] {
-        let stored = rmp_serde::to_vec(unknown).expect("it is written");
+        let stored = rmp_serde::to_vec(unknown).expect("it encodes");
         let read: Schedule = rmp_serde::from_slice(&stored).expect("any text is read");
         assert_eq!(read.next(Date(0)), None, "{unknown}");
     }

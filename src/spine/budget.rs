@@ -1,4 +1,4 @@
-//! A byte budget shared by several holders. Never waits: a request that would exceed the budget fails at once.
+//! A byte budget shared by several holders. Never waits: a request that would exceed the budget fails immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ impl Budget {
         })
     }
 
-    /// Creates a budget of half of `whole`; bytes held in it also count there.
+    /// Creates a budget of half of `whole`; bytes held in it also count towards `whole`.
     pub fn half_of(whole: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicU64::new(0),

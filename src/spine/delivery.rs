@@ -145,7 +145,7 @@ impl Stage {
         }
     }
 
-    /// Whether a panic here leaves an unapplied message, which is recorded in the journal.
+    /// Returns whether a panic here leaves an unapplied message, which is recorded in the journal.
     pub const fn has_message(self) -> bool {
         match self {
             Self::Decide | Self::Keeping | Self::Commit | Self::Tick => true,

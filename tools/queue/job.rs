@@ -157,7 +157,7 @@ impl Pushed {
         if answer.is_refused_as(Reason::TooLarge) {
             // The coordinator does not read such a request at all, and its limit is on requests, so state the job's own size.
             let words = format!(
-                "not done: the body is longer than is allowed: it has {}",
+                "not done: the body is longer than allowed: it has {}",
                 count(bytes, "byte")
             );
             return Err(Failure::found(words).help(JOB_BYTES));

@@ -107,7 +107,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether any later segment has a record.
+    /// Returns whether any later segment has a record.
     fn later_records(&self) -> Result<bool, PersistError> {
         for ordinal in &self.waiting {
             let name = segment::name(*ordinal);

@@ -53,14 +53,14 @@ pub fn name(ordinal: u64) -> String {
     format!("{FOLDER}/{ordinal:08}.seg")
 }
 
-/// Whether `file` is a segment whose preparation was not finished.
+/// Returns whether `file` is a segment whose preparation was not finished.
 pub fn is_unfinished(file: &str) -> bool {
     std::path::Path::new(file)
         .extension()
         .is_some_and(|extension| extension == "tmp")
 }
 
-/// Whether `file`, in the journal's folder, has this full name.
+/// Returns whether `file`, in the journal's folder, has this full name.
 fn is_in_folder(file: &str, name: &str) -> bool {
     name.strip_prefix(FOLDER)
         .and_then(|rest| rest.strip_prefix('/'))

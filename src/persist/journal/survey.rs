@@ -165,7 +165,7 @@ impl Surveyed {
         }
     }
 
-    /// Whether the segment was prepared and not used yet.
+    /// Returns whether the segment was prepared and not used yet.
     pub fn is_prepared(&self) -> bool {
         self.records == 0 && !self.ended && self.stops.is_none()
     }

@@ -173,7 +173,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether something was written that is not yet synced.
+    /// Returns whether something was written that is not yet synced.
     pub fn is_dirty(&self) -> bool {
         self.synced < self.offset
     }
@@ -247,7 +247,7 @@ impl Writer {
         (self.size / 4).clamp(4 * FRAME_HEADER_BYTES as u64, 16 << 20)
     }
 
-    /// Whether `bytes` fit into this segment, with room for the end mark after them.
+    /// Returns whether `bytes` fit into this segment, with room for the end mark after them.
     fn fits(&self, bytes: u64) -> bool {
         self.offset + bytes + FRAME_HEADER_BYTES as u64 <= self.size
     }
