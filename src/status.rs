@@ -102,12 +102,9 @@ pub struct NodeStatus {
     pub halted: Option<String>,
 }
 
-/// How a node follows processes: the capabilities of its kernel, and the number of processes in doubt.
+/// How a node follows processes: the features of its kernel, and the number of processes in doubt.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate capability"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct FollowingStatus {
     /// The tier of the kernel: `A`, `B` or `C`, best first.
     pub tier: &'static str,
