@@ -90,7 +90,7 @@ impl Now {
     }
 }
 
-/// When time acts on an item.
+/// The time at which an item becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// The end of a span, in node time; a step of the wall clock does not move it.

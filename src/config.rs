@@ -1,4 +1,4 @@
-//! Every setting of a node, with its default and its bounds, all checked at once before anything is opened.
+//! Every setting of a node, with its default and its bounds, all checked together before anything is opened.
 //!
 //! Flags and the environment are left to the program, whose `tools/settings/` turns them into these settings.
 

@@ -1,7 +1,7 @@
 //! Decodes what rmp-serde writes: [MessagePack](https://github.com/msgpack/msgpack/blob/master/spec.md), as far as journals, snapshots
 //! and messages between actors use it. They contain no floats and no extensions.
 //!
-//! rmp-serde can decode it, too, and the tests below compare the two. But its decoder is compiled anew for each type, kind of reader and
+//! rmp-serde can decode it, too, and the tests below compare the two. But its decoder is compiled again for each type, kind of reader and
 //! configuration: a quarter of this crate's code, and of the time to compile it. This one has a single kind of reader, and inspects bytes
 //! in one place.
 

@@ -82,7 +82,7 @@ pub struct Handle {
     pub(crate) halt: watch::Receiver<Option<Halt>>,
 }
 
-/// A listener of the node. It lives above the handle, and reports to the status as plain data.
+/// A listener of the node. It is built on the handle, and reports to the status as plain data.
 pub(crate) trait Listener: Send + Sync {
     /// Adds the address and statistics; `locks` are the numbers of lock owners and contenders.
     fn show(&self, locks: (u32, u32), listening: &mut Listening);

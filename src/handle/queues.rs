@@ -222,7 +222,7 @@ impl Queues {
         for answer in self.mailbox.call(items.collect()).await? {
             match answer? {
                 Reply::Done => count += 1,
-                // Another client was faster.
+                // Another client has deleted or changed the job.
                 Reply::Absent => {}
                 other => return Err(refusal(&other)),
             }

@@ -219,7 +219,7 @@ impl Tasks {
         }
     }
 
-    /// Returns everything under way, as of one moment.
+    /// Returns everything under way, all at one moment.
     pub(super) async fn standing(&self) -> Result<Standing, TaskError> {
         let asked = vec![Item::Query(Query::Standing)];
         match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
@@ -259,7 +259,7 @@ impl Tasks {
         done(&self.send(Message::Limit { group, max }).await?)
     }
 
-    /// Returns the groups that have tasks under way or ready, or settings of their own.
+    /// Returns the groups that have tasks under way or ready, or their own settings.
     pub async fn groups(&self) -> Result<Vec<GroupView>, TaskError> {
         match self.query(Query::Groups).await? {
             Reply::Groups(groups) => Ok(groups),

@@ -282,7 +282,7 @@ impl Worker {
 
     async fn rest(&mut self) {
         let mut pause = interval(PAUSE);
-        // The first tick completes at once.
+        // The first tick completes immediately.
         pause.tick().await;
         tokio::select! {
             _ = self.stopping.wait_for(|stops| *stops) => {}
@@ -353,7 +353,7 @@ impl Worker {
         let span = ends.0.saturating_sub(self.handle.now().0);
         let third = Duration::from_millis((span / 3).max(1));
         let mut ticks = interval(third);
-        // The first tick completes at once.
+        // The first tick completes immediately.
         ticks.tick().await;
         loop {
             ticks.tick().await;

@@ -78,7 +78,7 @@ impl Feed {
         }
     }
 
-    /// Queues the answer about an attempt that was asked about.
+    /// Queues the answer to a question about an attempt.
     pub(crate) fn answer(&mut self, attempt: ProcessId) {
         self.answers.push_back(attempt);
     }

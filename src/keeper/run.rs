@@ -243,7 +243,8 @@ fn listens(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Listens on the socket after removing one left by a dead keeper, which the lock permits. Other users cannot connect at any time.
+/// Listens on the socket, after removing a socket left by a dead keeper. That is safe, because the lock is held. Other users cannot connect
+/// at any time.
 fn listen(path: &Path) -> io::Result<OwnedFd> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -113,7 +113,7 @@ fn sender(message: &libc::msghdr) -> Option<Sender> {
     if !is_about_sender || (header.cmsg_len as u64) < u64::from(whole) {
         return None;
     }
-    // SAFETY: the header says that at least a whole `ucred` follows it.
+    // SAFETY: according to its length, the header is followed by at least a whole `ucred`.
     let sender: libc::ucred = unsafe { ptr::read_unaligned(libc::CMSG_DATA(first).cast()) };
     let pid = u32::try_from(sender.pid).ok().filter(|pid| *pid != 0)?;
     let user = sender.uid;

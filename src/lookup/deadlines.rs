@@ -1,4 +1,4 @@
-//! The order in which time acts on items: the ends of spans by node time, dates by the wall clock.
+//! The order in which items become due: the ends of spans by node time, dates by the wall clock.
 //!
 //! A step of the wall clock moves every date relative to every span, so each kind has its own wheel, and the two are compared on demand.
 //! Removals on a date have a third wheel, which stands still while the wall clock is in doubt. The order is volatile, like the wheels.

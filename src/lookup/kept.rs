@@ -44,7 +44,7 @@ pub trait Item: Sized + 'static {
     /// Appends the canonical bytes of the item, over which the digest is computed.
     fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>);
 
-    /// Returns when time acts on the item, if its spans were restarted at `epoch`.
+    /// Returns when the item becomes due, if its spans were restarted at `epoch`.
     fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         None
     }
@@ -205,7 +205,7 @@ impl<T: Item> Kept<T> {
         self.deadlines.first(offset)
     }
 
-    /// Returns when time acts on an item, if ever.
+    /// Returns when an item becomes due, if ever.
     pub fn deadline_of(&self, slot: Slot) -> Option<Deadline> {
         self.items.get(slot)?.deadline(self.epoch)
     }
@@ -379,7 +379,7 @@ impl<T: Single> Once<T> {
     /// Decodes the value's page.
     ///
     /// # Errors
-    /// Returns a description of what is wrong if `content` is not such a page.
+    /// Returns a description of what is wrong if `content` is not a page of this value.
     pub fn decode(content: &[u8]) -> Result<T, String> {
         read(content)
     }

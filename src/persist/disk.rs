@@ -23,7 +23,7 @@ pub trait Disk: Send + Sync {
     fn create_folder(&self, folder: &str) -> io::Result<()>;
     /// Creates a file that must not exist.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens a file for reading, and for writing if asked.
+    /// Opens a file for reading, and for writing if requested.
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>>;
     /// Renames a file, replacing whatever is at `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;

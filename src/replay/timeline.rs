@@ -29,7 +29,7 @@ const MARGIN: u64 = 1000;
 /// The number of newest events kept of a story.
 pub const STORY_MAX: usize = 100;
 
-/// The number of entries between two checks whether the answer is still wanted.
+/// The number of entries between two checks of whether the answer is still wanted.
 const WATCHED: u64 = 256;
 
 /// Limits on the memory of a timeline.

@@ -9,7 +9,7 @@ const BERLIN: Option<&str> = Some("Europe/Berlin");
 
 fn date(text: &str) -> Date {
     let at: Timestamp = text.parse().expect("a timestamp");
-    Date(u64::try_from(at.as_millisecond()).expect("it is after 1970"))
+    Date(u64::try_from(at.as_millisecond()).expect("the timestamp is after 1970"))
 }
 
 fn text(date: Date) -> String {
@@ -48,7 +48,7 @@ fn a_time_that_the_clocks_skip_runs_once_right_after_the_gap() {
     assert_eq!(daily, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     let often = following("*/10 2 * * *", BERLIN, night, 2);
     assert_eq!(often, ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
-    // The end of the gap is a match itself: the two coincide.
+    // The end of the gap is itself a match, so the two dates coincide.
     let both = following("0,30 2,3 * * *", BERLIN, night, 3);
     let expected = [
         "2026-03-29T01:00:00Z",
@@ -199,7 +199,7 @@ fn what_is_no_schedule_is_an_error_that_says_why() {
         assert!(error.contains(why), "{expression}: {error}");
     }
     let long = "0,".repeat(EXPRESSION_BYTES_MAX / 2) + "0 * * * *";
-    let error = Schedule::new(&long, None).expect_err("it is too long");
+    let error = Schedule::new(&long, None).expect_err("the expression is too long");
     assert!(matches!(
         error,
         ScheduleError::TooLong {

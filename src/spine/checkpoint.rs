@@ -260,7 +260,7 @@ impl Checkpoints {
     /// Takes a checkpoint now.
     pub async fn take(&self) -> Result<Taken, CheckpointError> {
         let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
-        // An actor that is being rebuilt reads a slot, perhaps the one that would be written.
+        // An actor that is being rebuilt reads a slot, which may be the one about to be written.
         self.spine.until_rebuilt().await;
         let held = self.spine.hold_slots().await;
         // Checked only now: the node may have ended while the slots were held elsewhere.

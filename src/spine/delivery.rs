@@ -25,7 +25,7 @@ impl<M: Machine> Item<M> {
         }
     }
 
-    /// Returns what the machine is asked.
+    /// Returns the request to the machine.
     pub fn request(&self) -> Request<'_, M> {
         match self {
             Self::Message(message) | Self::Keyed(message, _) => Request::Message(message),
@@ -170,7 +170,7 @@ pub struct Report {
     pub offset: Offset,
     /// The panic message.
     pub cause: String,
-    /// The item on which time acted, which is now quarantined.
+    /// The item whose tick panicked, which is now quarantined.
     pub item: Option<u64>,
 }
 

@@ -162,7 +162,7 @@ impl Feed {
         }
         let durable = self.based(durable);
         let ring = self.ring();
-        // Events placed before the first entry gathered have nothing to wait for.
+        // Events that precede the first gathered entry need not wait for an entry.
         let upto = ring.newest_upto(durable.max(ring.begun));
         self.shown.send_if_modified(|shown| {
             let more = upto.is_some_and(|upto| upto > shown.upto);

@@ -129,9 +129,9 @@ pub enum Request<'a, M: Machine> {
     Watch(&'a M::Watch),
 }
 
-/// How time acts on a machine. By default it does not.
+/// The deadlines of a machine's items. By default there are none.
 pub trait Timed: Machine {
-    /// Returns a time before which nothing is due, or `None` if nothing ever will be. `offset` converts dates to node time.
+    /// Returns a time before which nothing is due, or `None` if nothing has a deadline. `offset` converts dates to node time.
     fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
         None
     }
@@ -139,7 +139,7 @@ pub trait Timed: Machine {
     fn due(&mut self, _now: Now) -> Option<u64> {
         None
     }
-    /// Returns the message that lets time act on an item. Its outcome must be durable, or remove the item from `due`.
+    /// Returns the tick of an item: the message by which time acts on it. Its outcome must be durable, or remove the item from `due`.
     fn tick(&self, item: u64) -> Self::Message {
         unreachable!("item {item} is never due")
     }

@@ -80,7 +80,7 @@ impl<M: Actor> Replica<M> {
         self.machine.set_rules(rules);
     }
 
-    /// Returns the machine, so that time can act on it.
+    /// Returns the machine, for carrying out ticks.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }

@@ -450,13 +450,13 @@ impl Spine {
         self.halt.borrow().is_some()
     }
 
-    /// Returns whether nothing is carried out any more, because the node has halted or stopped.
+    /// Returns whether the node no longer carries out requests, because it has halted or stopped.
     pub fn is_over(&self) -> bool {
         self.stopped.get() || self.is_halted()
     }
 }
 
-/// Returns the event of an actor that continues after a panic: either with all items, or without the item on which time was acting.
+/// Returns the event of an actor that continues after a panic: either with all items, or without the item whose tick panicked.
 fn restarted(report: &Report) -> Happening {
     let what = match report.item {
         None => Happening::new("restarted").text("stage", report.stage.name()),

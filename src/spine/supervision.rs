@@ -23,7 +23,7 @@ pub struct Panicked {
     pub seq: Seq,
     /// The panic message, at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,
-    /// The item on which time acted, which is now quarantined.
+    /// The item whose tick panicked, which is now quarantined.
     pub item: Option<u64>,
     /// Whether the state is spent, and must be rebuilt.
     pub spent: bool,

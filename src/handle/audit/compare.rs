@@ -34,7 +34,7 @@ pub(super) struct Picture {
 pub(super) struct Recorded {
     /// Whether the process itself has ended.
     pub(super) has_ended: bool,
-    /// Whether its whole tree has ended, including processes below it with records of their own.
+    /// Whether its whole tree has ended, including processes below it with separate records.
     pub(super) is_over: bool,
 }
 

@@ -66,18 +66,18 @@ pub enum Disagreement {
     Threads {
         /// The server.
         server: Name,
-        /// The threads that are taken.
+        /// The number of threads taken.
         used: u32,
-        /// The attempts that run there.
+        /// The number of attempts that run there.
         attempts: u32,
     },
     /// The number of tasks counted in a group differs from the number under way.
     Group {
         /// The group.
         group: Name,
-        /// The tasks that are counted.
+        /// The number of tasks counted.
         used: u32,
-        /// The tasks that are under way.
+        /// The number of tasks under way.
         tasks: u32,
     },
     /// Two tasks with the same work id are under way.

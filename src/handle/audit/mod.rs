@@ -159,7 +159,7 @@ impl Handle {
             let read = processes.each(some).await?;
             records.extend(read.iter().map(|it| (it.id, recorded(it))));
         }
-        // The record of a process that is gone may have been updated by now.
+        // The record of a process that no longer exists may have been updated by now.
         let runs = |id: &ProcessId| records.get(id).is_some_and(|it| !it.has_ended);
         let picture = Picture {
             gone: gone.filter(runs).collect(),

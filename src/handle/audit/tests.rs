@@ -138,7 +138,7 @@ fn attempt(picture: &mut Picture) -> &mut Attempt {
     picture.standing.tasks[0]
         .attempt
         .as_mut()
-        .expect("it has one")
+        .expect("the task has an attempt")
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub struct Gap {
     pub offset: u64,
     /// The number of unreadable bytes; zero if it is only known that more was synced.
     pub bytes: u64,
-    /// What is wrong there.
+    /// A description of the problem.
     pub found: String,
     /// The record that the bytes seem to hold, though its checksum does not match.
     pub seems: Option<Owned>,

@@ -1,7 +1,7 @@
 //! Converts pages to items of a store, and back. Change rule: see `persist/format.rs`.
 //!
-//! The key of an item is actor, page and part; its value is a part of the page's frame: checksum, length, the entry that
-//! changed the page last, content. A page that has become shorter leaves parts behind that are never read.
+//! The key of an item is actor, page and part; its value is a part of the page's frame: checksum, length, the entry
+//! that changed the page last, content. If a page becomes shorter, unused parts remain, which are never read.
 
 use crate::clock::Timestamp;
 use crate::decode;

@@ -72,7 +72,7 @@ impl<M: Actor> Host<M> {
         gauges.unwrap_or_default()
     }
 
-    /// Returns the quarantined items, on which time no longer acts, with the panics that caused this.
+    /// Returns the quarantined items, whose deadlines are ignored, with the panics that caused this.
     pub fn quarantined(&self) -> &[Report] {
         &self.quarantined
     }

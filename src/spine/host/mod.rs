@@ -45,7 +45,7 @@ const COST_IN_A_ROW: usize = 4096;
 /// The maximum number of quarantined items remembered across a rebuild. A forgotten item panics again, and is quarantined again.
 const QUARANTINED_MAX: usize = 1024;
 
-/// A machine, and what it needs to outlive its own panics.
+/// A machine, with everything needed to survive its panics.
 pub struct Host<M: Machine> {
     machine: M,
     /// What the machine did under each idempotency key.
@@ -231,7 +231,7 @@ impl<M: Actor> Host<M> {
         panicked
     }
 
-    /// Lets time act, in (deadline, id) order, on everything that is due.
+    /// Carries out the ticks of all due items, in (deadline, id) order.
     fn advance(&mut self, ledger: &mut Ledger, now: Now, ticks: &mut usize) -> Flow {
         if self.restate.take_due(now.at)
             && let Err(cause) = self.resume()
@@ -272,7 +272,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Lets time act on one item. If that panics, the item is quarantined.
+    /// Carries out the tick of one item. If that panics, the item is quarantined.
     fn tick(&mut self, ledger: &mut Ledger, now: Now, item: u64) -> Result<(), Report> {
         let machine = &self.machine;
         let ticked = match guard(|| machine.tick(item)) {
@@ -505,8 +505,8 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Notes that another actor refused one of this actor's tells, or panicked over it: obligations will be restated after a delay. The
-    /// same applies when the completion of one of its actions was refused here.
+    /// Notes that another actor refused one of this actor's tells, or panicked while handling it: obligations will be restated after a
+    /// delay. The same applies when the completion of one of its actions was refused here.
     pub fn undelivered(&mut self, at: Timestamp) {
         self.restate.refused(at);
     }

@@ -57,7 +57,8 @@ impl<M: Actor> Host<M> {
         Some((ticket, *key))
     }
 
-    /// Lets time act for a wait, unless that was done before under its key. In that case, the wait gets the former answer and ends.
+    /// Carries out the tick of a wait, unless it was carried out before under its key. In that case, the wait gets the former answer and
+    /// ends.
     pub(super) fn tick_once(
         &mut self,
         ledger: &mut Ledger,

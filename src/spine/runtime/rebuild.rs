@@ -33,7 +33,7 @@ pub(super) async fn rebuild<M: Actor>(
         Arc::new(move |rules| rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until));
     let first = Arc::clone(&build);
     let mut rebuilt = on_thread(M::NAME, move || {
-        // Dropping the old state takes about as long as finding the snapshot, so there are never two whole states at once.
+        // Dropping the old state takes about as long as finding the snapshot, so there are never two complete states in memory.
         let (rebuilt, ()) = both(|| first(rules), || drop(spent));
         rebuilt
     })

@@ -155,7 +155,7 @@ impl<M: machine::Actor> Shell<M> {
     }
 }
 
-// Nothing in it is ever pinned by address.
+// No part of a shell is ever pinned in memory.
 impl<M: machine::Actor> Unpin for Shell<M> {}
 
 impl<M: machine::Actor> Actor for Shell<M> {
@@ -354,7 +354,7 @@ pub struct ActorStatus {
     pub digest: Option<Digest>,
     /// The machine's gauges.
     pub gauges: Vec<Gauge>,
-    /// Items on which time no longer acts.
+    /// Quarantined items, whose deadlines are ignored.
     pub quarantined: Vec<Report>,
 }
 
