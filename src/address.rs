@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most connections that may wait to be accepted.
+/// The maximum number of connections that may wait to be accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
 /// Listeners that are open already, such as those passed by a service manager. Each is used instead of an address.
@@ -31,7 +31,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether only this machine can reach the address.
+    /// Returns whether only this machine can reach the address.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
@@ -90,7 +90,7 @@ pub enum Opened {
 }
 
 impl Opened {
-    /// Starts to listen on `address`. Replaces the file of a socket that nobody listens on any more, but never any other file.
+    /// Starts to listen on `address`. Replaces a stale socket file, on which no process listens, but never any other file.
     pub fn at(address: &Address) -> io::Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
         let family = match address {
@@ -130,7 +130,7 @@ impl Opened {
     }
 }
 
-/// Removes the file of a socket that nobody listens on; never another kind of file, and never a socket in use.
+/// Removes a socket file on which no process listens; never another kind of file, and never a socket in use.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     use rustix::fs::FileType;
     let found = match rustix::fs::lstat(path) {
@@ -138,7 +138,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         found => found?,
     };
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
-        let words = "a file that is not a socket is in the way";
+        let words = "the path is taken by a file that is not a socket";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
     }
     match std::os::unix::net::UnixStream::connect(path) {
@@ -158,7 +158,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether `address` is in the network.
+    /// Returns whether `address` is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         fn alike(one: u128, other: u128, width: u32, bits: u8) -> bool {
             let rest = width - u32::from(bits);

@@ -44,13 +44,13 @@ impl<'de> Deserialize<'de> for Bytes {
         impl Visitor<'_> for Texts {
             type Value = Bytes;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text, with \\xNN for what is not text")
+                f.write_str("text, with \\xNN for bytes that are not text")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Bytes, E> {
                 let bytes = text::unescaped(text);
                 bytes
                     .map(Bytes::new)
-                    .ok_or_else(|| E::custom("a broken escape"))
+                    .ok_or_else(|| E::custom("an invalid escape"))
             }
             fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
                 Ok(Bytes::new(bytes))

@@ -1,8 +1,8 @@
 //! Node time: milliseconds since 1970 that never go back and never jump.
 //!
-//! The system clock is the only caller of the operating system's clocks. It starts at the wall clock, or at the
-//! newest journal entry's time if that is later, and advances with the boot-time clock alone. So steps of the wall clock
-//! neither expire nor freeze anything, while a machine that was suspended finds its deadlines past.
+//! The system clock is the only caller of the operating system's clocks. It starts at the wall clock, or at the newest
+//! journal entry's time if that is later, and advances with the boot-time clock alone. So steps of the wall clock
+//! neither expire nor freeze anything, and deadlines that pass while the machine is suspended are due when it resumes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -90,7 +90,7 @@ impl Now {
     }
 }
 
-/// When time acts on an item.
+/// The time at which an item becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// The end of a span, in node time; a step of the wall clock does not move it.
@@ -123,11 +123,11 @@ pub trait Clock: Send + Sync {
         difference_ms(self.wall(), self.now())
     }
 
-    /// Registers `rouse` to be called whenever time is moved by hand, until it returns false. A clock that runs by itself never calls it.
+    /// Registers `rouse` to be called whenever time is moved manually, until it returns false. A clock that runs by itself never calls it.
     fn whenever_moved(&self, _rouse: Rouse) {}
 }
 
-/// Called when time was moved by hand; returns false once it need not be called any more.
+/// Called when time was moved manually; returns false once it need not be called again.
 pub type Rouse = Box<dyn Fn() -> bool + Send>;
 
 /// The operating system's time: the wall clock at the start, the boot-time clock from then on.
@@ -154,7 +154,7 @@ fn era(seconds: i64) -> &'static str {
     }
 }
 
-/// How often both clocks are read again because node time moved between the readings.
+/// The maximum number of times both clocks are read again because node time advanced between the readings.
 const READINGS_MAX: u32 = 16;
 
 /// The first second of the year 10000.
@@ -254,7 +254,7 @@ impl ManualClock {
         self.rouse();
     }
 
-    /// Sets the time, even backwards; only for showing that going back is detected.
+    /// Sets the time, even backwards; only for tests that time going back is detected.
     pub fn set(&self, now: Timestamp) {
         self.hands.now.store(now.0, Ordering::SeqCst);
         self.rouse();
@@ -267,7 +267,9 @@ impl ManualClock {
 
     fn rouse(&self) {
         let moved = self.hands.moved.lock();
-        moved.expect("nobody panics in it").retain(|rouse| rouse());
+        moved
+            .expect("no thread panics while it holds the mutex")
+            .retain(|rouse| rouse());
     }
 }
 
@@ -289,7 +291,9 @@ impl Clock for ManualClock {
 
     fn whenever_moved(&self, rouse: Rouse) {
         let moved = self.hands.moved.lock();
-        moved.expect("nobody panics in it").push(rouse);
+        moved
+            .expect("no thread panics while it holds the mutex")
+            .push(rouse);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every setting of a node, with its default and its bounds, all checked at once before anything is opened.
+//! Every setting of a node, with its default and its bounds, all checked together before anything is opened.
 //!
 //! Flags and the environment are left to the program, whose `tools/settings/` turns them into these settings.
 
@@ -21,10 +21,10 @@ pub const BEANSTALK_PORT: u16 = 11300;
 /// The default port of the HTTP listener.
 pub const HTTP_PORT: u16 = 11380;
 
-/// The longest body of an HTTP request in bytes, not counting the body of a job.
+/// The maximum length in bytes of an HTTP request's body, not counting the body of a job.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest body of a request over HTTP that brings an inventory of servers.
+/// The maximum length in bytes of an HTTP request's body that contains an inventory of servers.
 pub const INVENTORY_BYTES_MAX: usize = 1024 * 1024;
 
 /// A node's settings.
@@ -38,7 +38,7 @@ pub struct Config {
     pub segments: Sizes,
     /// When snapshots are taken.
     pub checkpoints: checkpoint::Rules,
-    /// The most commands that may be delivered and not yet answered, over all connections.
+    /// The maximum number of commands delivered and not yet answered, over all connections.
     pub open_commands_max: u32,
     /// The rules of every actor.
     pub rules: Rules,
@@ -56,13 +56,13 @@ pub struct Config {
     pub keeper: KeeperProgram,
     /// Whether this process is PID 1 and reaps the children that it inherits: see [`Processes::reap`](crate::handle::Processes::reap).
     pub is_init: bool,
-    /// The services, which are kept running as long as they are listed here. They need a data directory and a keeper.
+    /// The services, which are kept running while they are listed here. They need a data directory and a keeper.
     pub services: Vec<Definition>,
     /// Whether a task may inject a fault into the coordinator itself (`sexton task add --inject`), to try out how tasks recover.
     pub allow_fault_injection: bool,
-    /// Shows how far a start has come; keep a clone to read it from another thread.
+    /// Reports the progress of the start; keep a clone to read it from another thread.
     pub progress: Progress,
-    /// Called after every checkpoint, on its thread: much memory was just freed, which an allocator may be asked to return.
+    /// Called after every checkpoint, on its thread. Much memory has just been freed, and the callback may ask the allocator to return it.
     pub after_checkpoint: Option<fn()>,
 }
 
@@ -106,7 +106,7 @@ impl Config {
         }
     }
 
-    /// Returns the longest request body in bytes: a job over HTTP, in base64, with the JSON around it.
+    /// Returns the maximum length of a request body in bytes: a job over HTTP, in base64, with the JSON around it.
     pub fn request_bytes_max(&self) -> usize {
         REQUEST_BYTES_MAX + (self.rules.queue.body_bytes_max as usize).div_ceil(3) * 4
     }
@@ -135,7 +135,9 @@ impl Config {
             check(
                 address.is_local() || !door.hosts.is_empty(),
                 "beanstalk",
-                format!("{address} is beyond loopback, and needs --beanstalk-hosts"),
+                format!(
+                    "{address} is beyond loopback, and needs a list of networks: give one with --beanstalk-hosts"
+                ),
             );
         }
     }
@@ -158,7 +160,7 @@ impl Config {
         }
     }
 
-    /// Returns everything that is wrong with the settings; empty if nothing is.
+    /// Returns the problems with the settings; empty if there are none.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut check = |holds: bool, setting: &'static str, words: String| {
@@ -211,7 +213,7 @@ impl Config {
     }
 }
 
-/// Whether `name` can be the host that a request names: a host name or an IP address.
+/// Returns whether `name` can be the host that a request names: a host name or an IP address.
 fn is_name_of_a_host(name: &str) -> bool {
     let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(may_hold);
@@ -241,9 +243,9 @@ pub struct LockserverConfig {
     pub address: SocketAddr,
     /// The file that lists the hosts allowed to connect; without one, only loopback is allowed.
     pub hosts: Option<PathBuf>,
-    /// The most connections at a time.
+    /// The maximum number of connections at a time.
     pub connections_max: u32,
-    /// How long a connection may be idle; `None` means no limit.
+    /// The maximum time a connection may be idle; `None` means no limit.
     pub idle: Option<Duration>,
     /// Width of `long` in the statistics reply.
     pub long: LongWidth,
@@ -277,14 +279,14 @@ pub struct BeanstalkConfig {
     pub address: Address,
     /// Networks allowed to connect, in addition to loopback.
     pub hosts: Vec<Network>,
-    /// The most connections at a time.
+    /// The maximum number of connections at a time.
     pub connections_max: u32,
-    /// The longest job body, in bytes.
+    /// The maximum length of a job body, in bytes.
     pub job_bytes_max: u32,
 }
 
 impl BeanstalkConfig {
-    /// Whether a client at the address `peer` may connect.
+    /// Returns whether a client at the address `peer` may connect.
     pub fn lets_in(&self, peer: IpAddr) -> bool {
         let is_known = |network: &Network| network.contains(peer);
         peer.to_canonical().is_loopback() || self.hosts.iter().any(is_known)
@@ -312,19 +314,19 @@ pub struct HttpConfig {
     /// The mode of the Unix socket. If it lets more than the owner connect, everyone who can connect is served; otherwise only the owner
     /// and root are.
     pub socket_mode: u32,
-    /// The numeric group id of the Unix socket; `None` leaves it that of the process.
+    /// The numeric group id of the Unix socket; `None` keeps the group of the process.
     pub socket_group: Option<u32>,
     /// A file with the token that requests over TCP must carry.
     pub token_file: Option<PathBuf>,
-    /// A PEM file with the certificate chain, our own first; it turns on TLS for TCP. Needs `tls_key`.
+    /// A PEM file with the certificate chain, the server's own certificate first; it turns on TLS for TCP. Needs `tls_key`.
     pub tls_certificate: Option<PathBuf>,
     /// A PEM file with the certificate's private key.
     pub tls_key: Option<PathBuf>,
     /// Host names by which requests over TCP may address this machine, besides its addresses and `localhost`.
     pub names: Vec<String>,
-    /// The most connections of each listener at a time.
+    /// The maximum number of connections of each listener at a time.
     pub connections_max: u32,
-    /// The most requests that may wait for something at a time.
+    /// The maximum number of waiting requests at a time.
     pub waits_max: u32,
 }
 
@@ -356,7 +358,7 @@ impl HttpConfig {
                 self.token_file.is_some(),
                 "http",
                 format!(
-                    "{address} is beyond loopback, and needs a token file: give it one by --token-file FILE"
+                    "{address} is beyond loopback, and needs a token file: give one with --token-file FILE"
                 ),
             );
         }

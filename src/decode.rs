@@ -1,7 +1,7 @@
 //! Decodes what rmp-serde writes: [MessagePack](https://github.com/msgpack/msgpack/blob/master/spec.md), as far as journals, snapshots
 //! and messages between actors use it. They contain no floats and no extensions.
 //!
-//! rmp-serde can decode it, too, and the tests below compare the two. But its decoder is compiled anew for each type, kind of reader and
+//! rmp-serde can decode it, too, and the tests below compare the two. But its decoder is compiled again for each type, kind of reader and
 //! configuration: a quarter of this crate's code, and of the time to compile it. This one has a single kind of reader, and inspects bytes
 //! in one place.
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
 use std::fmt::Display;
 
-/// How deep arrays and maps may be nested.
+/// The maximum depth to which arrays and maps may be nested.
 const DEPTH_MAX: u32 = 128;
 
 /// Why bytes could not be decoded.
@@ -59,7 +59,7 @@ impl<'de> Decoder<'de> {
 
     fn number<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Error> {
         let taken = self.take(BYTES)?;
-        Ok(taken.try_into().expect("so many were taken"))
+        Ok(taken.try_into().expect("`count` bytes were taken"))
     }
 
     fn wide(&mut self) -> Result<u32, Error> {
@@ -124,7 +124,7 @@ impl<'de> Decoder<'de> {
         Ok(i128::from_be_bytes(bytes))
     }
 
-    /// Enters an array or a map of `left` items, and leaves it again once all of them were read.
+    /// Enters an array or a map of `left` items, and leaves it when all of them have been read.
     fn within<T>(
         &mut self,
         left: u32,
@@ -396,7 +396,7 @@ mod tests {
 
         #[test]
         fn what_was_written_is_read(value in any()) {
-            let bytes = rmp_serde::to_vec(&value).expect("it encodes");
+            let bytes = rmp_serde::to_vec(&value).expect("the value encodes");
             prop_assert_eq!(from_slice(&bytes), Ok(value.clone()));
             for end in 0..bytes.len() {
                 prop_assert!(from_slice::<Any>(&bytes[..end]).is_err(), "cut at {}", end);
@@ -408,13 +408,13 @@ mod tests {
             value in any(),
             damage in prop::collection::vec((any_of::<prop::sample::Index>(), any_of::<u8>()), 1..4),
         ) {
-            let mut bytes = rmp_serde::to_vec(&value).expect("it encodes");
+            let mut bytes = rmp_serde::to_vec(&value).expect("the value encodes");
             for (place, byte) in damage {
                 let place = place.index(bytes.len());
                 bytes[place] = byte;
             }
             if let Ok(found) = from_slice::<Any>(&bytes) {
-                let theirs: Any = rmp_serde::from_slice(&bytes).expect("they read it, too");
+                let theirs: Any = rmp_serde::from_slice(&bytes).expect("rmp-serde decodes it, too");
                 prop_assert_eq!(found, theirs);
             }
         }

@@ -1,7 +1,7 @@
 //! Identifiers used across modules, each a distinct type so that one cannot be passed for another.
 //!
-//! Promises: a [`Seq`] or [`Token`] is handed out once in the life of a data directory.
-//! Never here: any rule about who may use them.
+//! A [`Seq`] or [`Token`] is handed out only once in the life of a data directory. Rules about who may use them are
+//! elsewhere.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,8 +23,8 @@ impl fmt::Display for Seq {
 
 /// A fencing token: the sequence number of the journal entry that granted something.
 ///
-/// A later grant has a larger token, whatever was lost in between, so a resource that remembers the largest
-/// token it has seen can turn away a holder that has lost its right since.
+/// A later grant has a larger token, whatever was lost in between, so a resource that remembers the largest token it
+/// has seen can reject a holder that has since lost its right.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -96,7 +96,7 @@ impl Slot {
 }
 
 /// The number of one page of an actor's durable state, as stored on disk: its kind, and its index among the pages of that kind. Page 0
-/// holds the state of which an actor has only one.
+/// holds the actor's singleton state.
 ///
 /// Kinds 0 to 2 have a quarter of the numbers each, and kind 3 the lower half of the last quarter. The upper half is divided equally
 /// among kinds 4 to 19. So numbers ascend by kind, then by index.
@@ -105,7 +105,7 @@ impl Slot {
 pub struct PageId(pub u32);
 
 impl PageId {
-    /// The page of the state of which an actor has only one.
+    /// The page of an actor's singleton state.
     pub const HEAD: Self = Self(0);
     /// The number of page kinds.
     pub const KINDS: usize = 20;
@@ -124,7 +124,7 @@ impl PageId {
     pub const fn new(kind: u8, index: u32) -> Self {
         assert!(
             (kind as usize) < Self::KINDS && index < Self::len(kind),
-            "there are so many pages of a kind"
+            "the kind exists, and has a page of this index"
         );
         if kind < Self::LARGE {
             Self((kind as u32) << Self::LARGE_BITS | index)
@@ -134,7 +134,7 @@ impl PageId {
         }
     }
 
-    /// Returns the most pages that a kind can have.
+    /// Returns the maximum number of pages of a kind.
     pub const fn len(kind: u8) -> u32 {
         match kind {
             0..3 => 1 << Self::LARGE_BITS,
@@ -251,7 +251,7 @@ pub(crate) mod wide_option {
     #[derive(Serialize, Deserialize)]
     struct Wide(#[serde(with = "super::wide")] u128);
 
-    #[expect(clippy::ref_option, reason = "serde hands over a reference")]
+    #[expect(clippy::ref_option, reason = "serde passes a reference")]
     pub(crate) fn serialize<S: Serializer>(
         value: &Option<u128>,
         serializer: S,
@@ -297,7 +297,8 @@ impl<'de> Deserialize<'de> for Chance {
             .ok_or_else(|| serde::de::Error::custom("chance is 64 hexadecimal digits"))
     }
 }
-/// The idempotency key of a message, which its repetition carries too. It identifies the client and the request by digests alone.
+/// The idempotency key of a message; a repetition of the message carries the same key. It identifies the client and the request by digests
+/// alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestKey {
     /// A digest of the client, of the key that it chose, and of the position of this message in its request.
@@ -404,7 +405,7 @@ mod tests {
     fn every_number_is_a_page_of_one_kind() {
         let mut next = 0;
         for kind in 0..PageId::KINDS {
-            let kind = u8::try_from(kind).expect("kinds are few");
+            let kind = u8::try_from(kind).expect("a kind fits into a byte");
             let last = PageId::len(kind) - 1;
             for index in [0, 1, last / 3, last] {
                 let page = PageId::new(kind, index);
@@ -413,7 +414,7 @@ mod tests {
             }
             next += u64::from(PageId::len(kind));
         }
-        assert_eq!(next, 1 << 32, "none is left over");
+        assert_eq!(next, 1 << 32, "every page number belongs to a kind");
     }
 
     #[test]

@@ -48,9 +48,9 @@
 //!     move || block_on(locks.acquire(&bob, terms))
 //! });
 //! block_on(locks.release(&ann, Some(held)))?;
-//! match bobs.join().expect("it does not panic") {
+//! match bobs.join().expect("the thread does not panic") {
 //!     Ok(token) => println!("bob has the printer, token {token}"),
-//!     Err(LockError::Held { place }) => println!("30 seconds are over; bob came at place {place}"),
+//!     Err(LockError::Held { place }) => println!("30 seconds passed; bob was number {place} in line"),
 //!     Err(other) => return Err(other.into()),
 //! }
 //! # Ok(())
@@ -74,8 +74,8 @@
 //!
 //! # Testing
 //!
-//! [`Config::manual`] describes an in-memory node whose time advances only when its [`ManualClock`](clock::ManualClock) does:
-//! whatever becomes due happens at once, waiters are notified, and tests need not sleep.
+//! [`Config::manual`] describes an in-memory node whose time advances only when its [`ManualClock`](clock::ManualClock) does: whatever
+//! becomes due happens immediately, waiters are notified, and tests need not sleep.
 //!
 //! ```
 //! use sexton::clock::ManualClock;
@@ -91,7 +91,7 @@
 //! let token = block_on(locks.acquire(&report, Terms { ttl: 60, ..Terms::default() }))?;
 //!
 //! clock.advance(Duration::from_secs(60));
-//! block_on(locks.lost(&report, token))?; // resolves: its time is over
+//! block_on(locks.lost(&report, token))?; // resolves: the lock has expired
 //! assert_eq!(block_on(locks.renew(&report, Some(token))), Err(LockError::Absent));
 //! # Ok(())
 //! # }
@@ -116,7 +116,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`node`] | opening and stopping |
-//! | [`handle`] | everything that can be asked of a running node; `node` re-exports it |
+//! | [`handle`] | every operation on a running node; `node` re-exports it |
 //! | [`config`] | every setting |
 //! | [`actors`] | the state machines: lock, queue, process, lease, dispatch, supervisor |
 //! | [`keeper`] | the process that holds the children of a node |

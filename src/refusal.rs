@@ -1,8 +1,8 @@
 //! The reasons for refusing a request, defined once for the machines, the library, HTTP and the command line.
 //!
-//! Never here: the error replies of the other protocols, which are in their codecs.
+//! The error replies of the other protocols are in their codecs.
 
-/// What a refusal means for the same request, sent again.
+/// What a refusal means for a repetition of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// The request was carried out, and this is its answer.
@@ -71,7 +71,7 @@ reasons! {
     Claimed      "claimed"        409 No          Final   "the job is claimed, and can only be ended with its token"
     Reserved     "reserved"       403 No          Changed "the key is reserved for the coordinator"
     ReadOnly     "read-only"      403 No          Changed "the queue accepts no jobs"
-    TooBig       "too-big"        413 No          Changed "the job is longer than is allowed"
+    TooBig       "too-big"        413 No          Changed "the job is longer than allowed"
     Draining     "draining"       503 No          Later   "the coordinator is draining: it accepts no new locks or jobs, and starts no claims or passes"
     Full         "full"           503 No          Later   "the limit on entries, jobs, queues, processes or leases is reached"
     DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
@@ -85,7 +85,7 @@ reasons! {
     NotStarted   "not-started"    409 No          Later   "the process has not started yet"
     Launched     "launched"       409 No          Changed "the process was launched by the coordinator, which sees its exit itself"
     Unsent       "unsent"         409 No          Changed "the signal could not be sent"
-    NoFaults     "no-faults"      403 No          Changed "faults of the coordinator may not be injected, according to its configuration"
+    NoFaults     "no-faults"      403 No          Changed "the coordinator's configuration does not allow faults to be injected"
     NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper is running, so nothing can be launched"
     // Limits of the listeners.
     Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"
@@ -133,7 +133,7 @@ impl Reason {
         self.row().exit
     }
 
-    /// Returns what the refusal means for the same request, sent again.
+    /// Returns what the refusal means for a repetition of the request.
     pub const fn retry(self) -> Retry {
         self.row().retry
     }

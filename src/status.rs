@@ -102,9 +102,9 @@ pub struct NodeStatus {
     pub halted: Option<String>,
 }
 
-/// How a node follows processes: the abilities of its kernel, and the number of processes in doubt.
+/// How a node follows processes: the features of its kernel, and the number of processes in doubt.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an ability")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct FollowingStatus {
     /// The tier of the kernel: `A`, `B` or `C`, best first.
     pub tier: &'static str,
@@ -148,7 +148,7 @@ pub struct ProcessStatus {
     pub memory_peak_bytes: Option<u64>,
     /// Open descriptors: files and connections.
     pub descriptors: Option<u64>,
-    /// The most descriptors that may be open; `None` if there is no limit.
+    /// The maximum number of open descriptors; `None` if there is no limit.
     pub descriptors_max: Option<u64>,
 }
 
@@ -272,7 +272,7 @@ pub struct HttpStats {
 pub struct Reloaded {
     /// The number of this reload since the start, from 1.
     pub count: u64,
-    /// Why something was left unchanged; empty if everything was read.
+    /// The reasons why settings were left unchanged; empty if everything was read.
     pub problems: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
-//! Formats values as text for users. Bytes are shown as they are where they are printable UTF-8 without a backslash, otherwise with
-//! escapes that can be read back. Counts, sizes and durations are shown in customary units.
+//! Formats values as text for users. Bytes are shown unchanged if they are printable UTF-8 without a backslash, and otherwise with escapes
+//! that can be parsed again. Counts, sizes and durations are shown in customary units.
 
-/// Whether a character is acted on rather than shown: control characters, line separators, and characters that change the direction of
-/// text.
+/// Returns whether a character has an effect instead of being shown: control characters, line separators, and characters that change the
+/// direction of text.
 pub fn steers(letter: char) -> bool {
     let turns = matches!(
         letter,
@@ -19,7 +19,7 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     }
 }
 
-/// Parses what [`escaped`] wrote; `None` for a broken escape.
+/// Parses what [`escaped`] wrote; `None` for an invalid escape.
 pub(super) fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -12,9 +12,9 @@ impl Queues {
         self.done(Message::Delete { id, by }).await
     }
 
-    /// Gives a claimed job back, ready again after `delay_ms` and, if given, with a new `priority`. Returns the job's state
-    /// afterwards: it is abandoned if that was its last try. Returns `None` if this repeats an earlier request and the job
-    /// has ended since.
+    /// Returns a claimed job to its queue, where it is ready again after `delay_ms`, with a new `priority` if one is given. Returns the
+    /// job's state afterwards: it is abandoned if that was its last try. Returns `None` if this repeats an earlier request and the job has
+    /// ended since.
     pub async fn release(
         &self,
         id: u64,
@@ -42,7 +42,7 @@ impl Queues {
         self.change(id, Message::Bury { id, by, priority }).await
     }
 
-    /// Restarts the claim's span. Returns the job's state afterwards, as [`Queues::release`] does.
+    /// Restarts the claim's time limit. Returns the job's state afterwards, as [`Queues::release`] does.
     pub async fn touch(&self, id: u64, token: Token) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
         let touch = match self.bound {
@@ -52,10 +52,9 @@ impl Queues {
         self.change(id, touch).await
     }
 
-    /// Reports that a claimed job failed. It is tried again after `retry_after_ms`; if that is `None`, after the back-off
-    /// of its type; if that is not set, when the claim would have ended. If that was its last try, it is abandoned. Returns
-    /// the job's state, no longer claimed, or `None` if the job was to run at most once and is gone. `error` is shown with
-    /// the job until it fails again.
+    /// Reports that a claimed job failed. It is tried again after `retry_after_ms`; if that is `None`, after the back-off of its type; if
+    /// that is not set, when the claim would have ended. If that was its last try, it is abandoned. Returns the job's state, no longer
+    /// claimed, or `None` if the job was to run at most once and has been removed. `error` is shown with the job until it fails again.
     pub async fn fail(
         &self,
         id: u64,
@@ -90,7 +89,7 @@ impl Queues {
         self.change(id, defer).await
     }
 
-    /// Records the progress of a claimed job, to be shown with it. Does not wait until that is durable.
+    /// Records the progress of a claimed job, to be shown with it. Does not wait until the record is durable.
     pub async fn report(
         &self,
         id: u64,

@@ -70,7 +70,10 @@ impl Drain {
 
 /// The kinds of work a node no longer accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is drained for itself")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each kind is drained independently"
+)]
 pub struct Drains {
     /// New locks.
     pub locks: bool,
@@ -150,8 +153,8 @@ impl Handle {
         *self.facts.draining.borrow()
     }
 
-    /// Resolves once a drain of locks, queues, leases or tasks has begun, whoever started it, and no lock entry, claim, lease pass or task
-    /// attempt is left, including those of kinds that are not draining. Never resolves if no drain begins.
+    /// Resolves once a drain of locks, queues, leases or tasks has begun, regardless of who started it, and no lock entry, claim, lease
+    /// pass or task attempt is left, including those of kinds that are not draining. Never resolves if no drain begins.
     pub async fn drained(&self) -> Result<(), Stopped> {
         let mut draining = self.facts.draining.subscribe();
         let begun = draining.wait_for(|it| it.locks || it.claims || it.passes || it.tasks);
@@ -161,7 +164,7 @@ impl Handle {
             drop(self.actors.queue.watch(queue::Watch::Unclaimed).await?);
             drop(self.actors.lease.watch(lease::Watch::Idle).await?);
             drop(self.actors.dispatch.watch(dispatch::Watch::Idle).await?);
-            // Kinds that are not draining may have grown meanwhile.
+            // Work of kinds that are not draining may have been added in the meantime.
             match self.left().await {
                 Ok(left) if left == InProgress::default() => return Ok(()),
                 Err(QueueError::Stopped(stopped)) => return Err(stopped),
@@ -176,7 +179,7 @@ impl Handle {
         let counts = vec![Item::Query(lock::Query::Counts)];
         let counts = self.actors.lock.call(counts).await?.pop();
         let lock::Reply::Counts { owners, contenders } = counts.ok_or(Stopped)?? else {
-            unreachable!("counts are the answer to a question about counts");
+            unreachable!("a query for counts is answered with counts");
         };
         let locks = u64::from(owners) + u64::from(contenders);
         let claims = self.queues().totals().await?.jobs.claimed.into();
@@ -186,7 +189,7 @@ impl Handle {
             running: passes, ..
         }) = totals.ok_or(Stopped)??
         else {
-            unreachable!("totals are the answer to a question about totals");
+            unreachable!("a query for totals is answered with totals");
         };
         let totals = vec![Item::Query(dispatch::Query::Totals)];
         let totals = self.actors.dispatch.call(totals).await?.pop();
@@ -194,7 +197,7 @@ impl Handle {
             processing: tasks, ..
         }) = totals.ok_or(Stopped)??
         else {
-            unreachable!("totals are the answer to a question about totals");
+            unreachable!("a query for totals is answered with totals");
         };
         Ok(InProgress {
             locks,

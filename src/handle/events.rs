@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 /// The number of events taken from the feed at a time.
 const TAKEN: usize = 64;
 
-/// A reader of events. It costs the node nothing while it is not polled; a reader that falls too far behind is told what it missed.
+/// A reader of events. It costs the node nothing while it is not polled. A reader that falls too far behind learns how much it has missed.
 #[derive(Debug)]
 pub struct Events {
     reader: Reader,
@@ -57,12 +57,12 @@ impl Events {
         }
     }
 
-    /// Returns up to `most` retained events before a position, or of all, newest first. Does not move the reader.
+    /// Returns up to `most` retained events, newest first: those before a position, or the newest of all. Does not move the reader.
     pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
         self.reader.before(before, most)
     }
 
-    /// Returns the retained events of the record `seq`. With the number of a token, these are the events of its grant.
+    /// Returns the retained events of the record `seq`. If `seq` is the number of a token, these are the events of its grant.
     pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
         self.reader.of(seq)
     }

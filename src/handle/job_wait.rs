@@ -1,8 +1,8 @@
-//! A wait for a job in a queue, and the return of claims that nobody receives.
+//! A wait for a job in a queue, and the return of claims that are not delivered.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "an answer is the one hoped for, or says why not"
+    reason = "a reply of any other kind is a refusal"
 )]
 
 use crate::actors::queue::{Claim, Message, QueueMachine, Refused, Reply, Right};
@@ -38,7 +38,7 @@ impl JobWait {
             biased;
             answer = self.wait.answer() => answer??,
             Ok(_) = self.draining.wait_for(|drains| drains.claims) => {
-                // A claim may have been made for it at this moment: it is not refused, since nobody would give it back.
+                // A claim may have been made at this moment. It must be returned, because nothing else would give it back.
                 match self.wait.withdraw().await {
                     Some(answer) => answer?,
                     None => Reply::Refused(Refused::Draining),
@@ -51,7 +51,7 @@ impl JobWait {
         }
     }
 
-    /// Ends the wait. Returns the claim made for it before that, if there is one.
+    /// Ends the wait. Returns the claim if one was made before the wait ended.
     pub async fn withdraw(mut self) -> Result<Option<Claim>, QueueError> {
         match self.wait.withdraw().await {
             None => Ok(None),

@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "an answer of another kind is a refusal, whichever it is"
+    reason = "a reply of any other kind is a refusal"
 )]
 
 use crate::actors::binding::Binding;
@@ -105,11 +105,11 @@ impl Leases {
         }
     }
 
-    /// Requests a pass. If the request has a command, the coordinator launches it when its turn comes, even if the caller is gone by then.
-    /// If it is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
+    /// Requests a pass. If the request has a command, the node launches it when its turn comes, even if the caller has gone by then. If it
+    /// is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
     ///
     /// # Errors
-    /// Returns [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], or what is wrong with the request.
+    /// Returns [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], or the error in the request.
     pub async fn request(&self, requesting: Requesting) -> Result<Requested, LeaseError> {
         let message = Message::Request(Box::new(requesting));
         match self.send(message).await? {
@@ -231,7 +231,7 @@ impl Leases {
         self.lease(Message::Set { name, setting }).await
     }
 
-    /// Sets the state of a lease to that imported from Fossil: who has the pass, and who is next.
+    /// Sets the state of a lease to the state imported from Fossil: who has the pass, and who is next.
     ///
     /// # Errors
     /// Returns [`Refused::Running`] if a pass is running.
@@ -250,8 +250,8 @@ impl Leases {
         self.lease(import).await
     }
 
-    /// Deletes a lease with all its settings. Returns whether it is gone already: with `force`, a running pass is stopped
-    /// first and the lease goes when the pass has ended, see [`Leases::ended`].
+    /// Deletes a lease with all its settings. Returns whether it has been deleted already: with `force`, a running pass
+    /// is stopped first and the lease is deleted when the pass has ended, see [`Leases::ended`].
     ///
     /// # Errors
     /// Returns [`Refused::Running`] if a pass is running and `force` is not set.
@@ -362,7 +362,7 @@ const fn refusal(reply: &Reply) -> LeaseError {
     }
 }
 
-/// Withdraws a claim when its future is dropped: nobody would run its pass.
+/// Withdraws a claim when its future is dropped: no client would run its pass.
 struct Withdrawal<'l> {
     leases: &'l Leases,
     name: &'l Name,

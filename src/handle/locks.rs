@@ -44,7 +44,7 @@ impl Entry {
 pub struct Terms {
     /// Seconds until the lock passes on unless it is renewed. With 0 it passes on at the next command.
     pub ttl: u16,
-    /// Seconds to wait for the lock at most; 0 does not wait.
+    /// The maximum number of seconds to wait for the lock; 0 does not wait.
     pub wait: u16,
     /// Priority among those waiting; the highest goes first, unless the node is configured otherwise.
     pub priority: u8,
@@ -64,7 +64,7 @@ impl Default for Terms {
 /// Why a lock was not acquired, renewed or released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// Another owner holds the lock, and the wait is over.
+    /// Another owner holds the lock, and the request did not wait or timed out.
     #[error("another owner holds the lock")]
     Held {
         /// The entry's position in line when it was requested; 2 for the first waiter.
@@ -110,7 +110,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::NoOwner => "the owner is empty",
         Refused::Reserved => "the key is reserved for the coordinator",
         Refused::StaleToken => "the token is stale: the lock has passed on",
-        Refused::Fencing => "the time of the lock has run out, and its process is being killed",
+        Refused::Fencing => "the lock has expired, and its process is being killed",
         Refused::Full => "the limit on holders and waiters of locks is reached",
         Refused::DiskFull => "the disk is full",
         Refused::KeyReused => "the idempotency key was used before, with another request",
@@ -143,10 +143,10 @@ impl Locks {
         }
     }
 
-    /// Returns a handle whose locks and positions in line end with a process: as soon as it is gone, and not before. A TTL
-    /// of 65,535 seconds is then unlimited. With [`Binding::fence`], which needs
-    /// [`Until::Tree`](crate::actors::binding::Until), a lock that expires passes on only when the process and its tree
-    /// have been killed and are proved gone; until then it can be neither renewed nor released, except by [`Locks::force`].
+    /// Returns a handle whose locks and positions in line end with a process: as soon as it has exited, and not before. A TTL of 65,535
+    /// seconds is then unlimited. With [`Binding::fence`], which needs [`Until::Tree`](crate::actors::binding::Until), a lock that expires
+    /// passes on only when the process and its tree have been killed and are known to have exited; until then it can be neither renewed nor
+    /// released, except by [`Locks::force`].
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
         Self {
@@ -167,13 +167,13 @@ impl Locks {
     /// Acquires a lock, waiting for it as long as `terms` allow. If the entry exists already, it is renewed with the new
     /// TTL.
     ///
-    /// Present the token to whatever the lock guards: tokens only ever grow, so a client with an older one has lost the
-    /// lock since. Dropping the future before it resolves ends the entry, waiting or held, and so does a restart of the
-    /// node while it waits. Neither applies to a request with an idempotency key, which can be repeated, or to one that is
-    /// bound to a process.
+    /// Present the token to the resource that the lock guards: tokens only ever grow, so a client with an older token has since lost the
+    /// lock. Dropping the future before it resolves ends the entry, waiting or held, and so does a restart of the node while it waits.
+    /// Neither applies to a request with an idempotency key, which can be repeated, or to one that is bound to a process.
     ///
     /// # Errors
-    /// Returns [`LockError::Held`] when the wait is over, and [`LockError::Absent`] if the entry was ended meanwhile.
+    /// Returns [`LockError::Held`] if the lock is not granted within `terms.wait` seconds, and [`LockError::Absent`] if the entry was ended
+    /// meanwhile.
     pub async fn acquire(&self, entry: &Entry, terms: Terms) -> Result<Token, LockError> {
         let Entry { key, index, owner } = entry.clone();
         let mut withdrawal = Withdrawal {
@@ -202,7 +202,7 @@ impl Locks {
         let standing = standing?;
         let granted = match standing.token {
             Some(token) => Ok(token),
-            // The entry ended with that command: without waiting, its time is over at once.
+            // The entry ended with that command: a request that does not wait expires immediately.
             None if terms.wait == 0 => Err(LockError::Held {
                 place: standing.place,
             }),
@@ -240,7 +240,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Restarts an entry's span. With a token, only if the entry owns its lock with that token.
+    /// Restarts an entry's time limit. With a token, only if the entry owns its lock with that token.
     pub async fn renew(&self, entry: &Entry, token: Option<Token>) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
         self.standing(self.message(Message::Renew {
@@ -269,11 +269,11 @@ impl Locks {
         }
     }
 
-    /// Ends the entry that holds a lock with this token, because the process it is bound to is ending. If nobody waits for
-    /// the lock, this resolves before the change is on disk.
+    /// Ends the entry that holds a lock with this token, because the process it is bound to is ending. If there are no waiters, this
+    /// resolves before the change is on disk.
     ///
     /// # Errors
-    /// Returns [`LockError::Absent`] if nobody holds the lock, or the reason why the token is not valid.
+    /// Returns [`LockError::Absent`] if the lock is not held, or the reason why the token is not valid.
     pub async fn leave(&self, key: &Name, index: &Name, token: Token) -> Result<(), LockError> {
         let (key, index) = (key.clone(), index.clone());
         let leave = Message::Leave { key, index, token };
@@ -288,7 +288,7 @@ impl Locks {
     /// Ends the entry that holds a lock, regardless of its owner and of any bound process that is still alive.
     ///
     /// # Errors
-    /// Returns [`LockError::Absent`] if nobody holds the lock.
+    /// Returns [`LockError::Absent`] if the lock is not held.
     pub async fn force(&self, key: &Name, index: &Name) -> Result<(), LockError> {
         let (key, index) = (key.clone(), index.clone());
         let reply = self
@@ -363,8 +363,8 @@ impl Locks {
         }
     }
 
-    /// Returns the `most` contended locks that rank first, and the number of locks with any waiters. If there are more than
-    /// a few thousand of those, not all are examined.
+    /// Returns up to `most` contended locks, ordered by rank, and the number of locks that have waiters. If more than a few thousand locks
+    /// have waiters, not all are examined.
     pub async fn contended(
         &self,
         most: u32,
@@ -379,7 +379,7 @@ impl Locks {
         }
     }
 
-    /// Wraps a message with the handle's idempotency key; each request is one message here.
+    /// Wraps a message with the handle's idempotency key; here, each request is one message.
     fn message(&self, message: Message) -> Item<LockMachine> {
         Item::once(message, self.key)
     }
@@ -416,7 +416,7 @@ const fn refusal(reply: &Reply) -> LockError {
     }
 }
 
-/// Ends an entry if the future that acquires it is dropped before it resolves: nobody would release it.
+/// Ends an entry if the future that acquires it is dropped before it resolves: otherwise it would never be released.
 struct Withdrawal<'l> {
     locks: &'l Locks,
     entry: &'l Entry,

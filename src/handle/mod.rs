@@ -1,6 +1,6 @@
 //! The handle to a running node, usable from any thread: its locks, queues, processes, leases and tasks, its events and its status.
 //!
-//! It knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
+//! The handle depends on no listener: the protocols are built on it, and the composition root in [`node`](crate::node) on both.
 
 mod audit;
 mod claimed;
@@ -82,7 +82,7 @@ pub struct Handle {
     pub(crate) halt: watch::Receiver<Option<Halt>>,
 }
 
-/// A listener of the node. It lives above the handle, and reports to the status as plain data.
+/// A listener of the node. It is built on the handle, and reports to the status as plain data.
 pub(crate) trait Listener: Send + Sync {
     /// Adds the address and statistics; `locks` are the numbers of lock owners and contenders.
     fn show(&self, locks: (u32, u32), listening: &mut Listening);
@@ -178,7 +178,7 @@ impl Handle {
         &self.facts.queue_rules
     }
 
-    /// Trusts a wall clock that is far ahead, so that items past their dates are removed again. Returns whether it was in doubt.
+    /// Trusts a wall clock that is far ahead, so that items past their dates are removed again. Returns whether the clock was in doubt.
     pub async fn believe_clock(&self) -> Result<bool, Stopped> {
         let (answer, believed) = oneshot::channel();
         let sent = self.facts.commands.send(Command::BelieveClock(answer));
@@ -186,7 +186,7 @@ impl Handle {
         believed.await.map_err(|_| Stopped)
     }
 
-    /// Takes a snapshot now, which shortens the next start and lets old journal segments go.
+    /// Takes a snapshot now, which shortens the next start and allows old journal segments to be removed.
     pub async fn checkpoint(&self) -> Result<Taken, CheckpointError> {
         let (request, taken) = oneshot::channel();
         let sent = self.facts.checkpoints.send(request);
@@ -215,7 +215,7 @@ impl Handle {
                 return reason;
             }
             if halt.changed().await.is_err() {
-                // It stopped cleanly, so it will never halt.
+                // The node stopped cleanly, so it will never halt.
                 std::future::pending::<()>().await;
             }
         }
@@ -242,7 +242,7 @@ impl Handle {
         listening
     }
 
-    /// Returns the counters of the listeners and the journal since the start, without asking an actor.
+    /// Returns the counters of the listeners and the journal since the start, without querying an actor.
     #[cfg(feature = "http")]
     pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
         let journal = self.facts.journal.as_ref().map(Into::into);
@@ -388,7 +388,7 @@ impl Handle {
         }
     }
 
-    /// Returns what a memory limit applies to here, the process or its tree, if that is known.
+    /// Returns whether memory limits apply here to the process or to its tree, if that is known.
     fn memory_limits(&self) -> Option<&'static str> {
         let trees = self.facts.keeping.observed().now().bounds_trees?;
         Some(if trees { "tree" } else { "process" })
@@ -422,7 +422,7 @@ impl Handle {
     }
 }
 
-/// Returns an actor's counts. An actor that panicked counts nothing until it is restarted.
+/// Returns an actor's counts, or empty counts for an actor that panicked and is not restarted yet.
 fn known<T, E>(
     counted: Result<T, E>,
     reason: impl FnOnce(&E) -> Reason,

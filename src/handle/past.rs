@@ -23,10 +23,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How long the replayed states are kept after the last request.
+/// The time for which the replayed states are kept after the last request.
 const IDLE: Duration = Duration::from_mins(5);
 
-/// How long a request waits before it is answered with the progress of the thread instead.
+/// The maximum time a request waits before it is answered with the progress of the thread instead.
 const PATIENCE: Duration = Duration::from_millis(800);
 
 /// The maximum number of requests that wait while another is answered.
@@ -61,23 +61,23 @@ pub enum Answered<T> {
     },
 }
 
-/// The reason why a request about the past is not answered.
+/// Why a request about the past was not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PastError {
     /// The node runs in memory.
     #[error("this coordinator keeps no journal, so its past cannot be shown")]
     Memory,
     /// Too many requests are waiting.
-    #[error("others are looking at the past already: try again in a moment")]
+    #[error("too many requests for the past are waiting: try again in a moment")]
     Busy,
     /// It would take too much memory.
-    #[error("{0}; `sexton replay` can show it, in a process of its own")]
+    #[error("{0}; `sexton replay` can show it, in a separate process")]
     TooLarge(String),
     /// The journal cannot be read.
     #[error("failed to {0}")]
     Unreadable(String),
     /// The node has ended.
-    #[error("the coordinator stops")]
+    #[error("the coordinator is stopping")]
     Stopped,
 }
 
@@ -115,7 +115,7 @@ enum Question {
 }
 
 impl Question {
-    /// Returns whether the caller has gone.
+    /// Returns whether the caller no longer waits.
     fn is_closed(&self) -> bool {
         match self {
             Self::State(_, answer) => answer.is_closed(),
@@ -188,7 +188,7 @@ struct Waiting {
     questions: VecDeque<Question>,
     /// Whether a thread is running.
     is_read: bool,
-    /// Whether all handles are gone.
+    /// Whether all handles have been dropped.
     is_closed: bool,
 }
 
@@ -275,14 +275,14 @@ impl Reader {
             }
             let answered = guard(|| self.answer(question));
             if let Err(cause) = answered {
-                tracing::warn!(%cause, "a question about the past was not answered");
+                tracing::warn!(%cause, "failed to answer a request about the past");
                 self.timeline = timeline(&self.data);
             }
             self.tidy();
         }
     }
 
-    /// Answers a request. If the caller has gone, the states read on the way are kept nonetheless.
+    /// Answers a request. The states read on the way are kept even if the caller no longer waits.
     fn answer(&mut self, question: Question) {
         match question {
             Question::State(at, answer) => {
@@ -331,7 +331,7 @@ impl Reader {
     /// Removes the copies of snapshots.
     fn tidy(&self) {
         if let Err(error) = RealDisk::new(&self.data).remove_tree(SCRATCH) {
-            tracing::warn!(%error, "a copy of a snapshot stays in the data directory");
+            tracing::warn!(%error, "failed to remove the copy of a snapshot from the data directory");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Claims of jobs: those available now, the next to become available, and new ones in exchange for completed jobs.
 //!
-//! Which job is claimed is decided by the machine, never here.
+//! The state machine decides which job is claimed; this module never does.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "an answer is the one hoped for, or says why not"
+    reason = "a reply of any other kind is a refusal"
 )]
 
 use crate::actors::queue::{
@@ -45,8 +45,8 @@ fn claimed(answers: impl IntoIterator<Item = Answer<Reply>>) -> Result<Vec<Claim
 }
 
 impl Queues {
-    /// Claims the most urgent job of these queues, the oldest among equals; `None` if no job is ready. Dropping the future
-    /// gives back whatever it would have claimed.
+    /// Claims the most urgent job of these queues, the oldest among equals; `None` if no job is ready. Dropping the future gives back a job
+    /// claimed for it.
     pub async fn pop(&self, queues: &[QueueName]) -> Result<Option<Claim>, QueueError> {
         Ok(self.pop_some(queues, 1).await?.pop())
     }
@@ -161,12 +161,12 @@ impl Queues {
         JobWait { wait, draining }
     }
 
-    /// Gives a claimed job back, ready at once, without waiting for the answer: for claims that could not be delivered.
+    /// Gives a claimed job back, ready immediately, without waiting for the answer: for claims that could not be delivered.
     pub fn give_back(&self, id: u64, token: Token) {
         give_back(&self.mailbox, id, token);
     }
 
-    /// Returns the callback for answers that nobody receives: it gives their claims back.
+    /// Returns the callback for answers that are not delivered: it gives their claims back.
     fn on_undelivered(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
         // With an idempotency key, the claims can be requested again.
         let gives_back = self.key.is_none();

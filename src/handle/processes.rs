@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "an answer of another kind is a refusal, whichever it is"
+    reason = "a reply of any other kind is a refusal"
 )]
 
 use crate::actors::process::{
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 /// The number of processes whose resource usage is read in one go. Notifications of ends wait for that.
 const READ_AT_ONCE: usize = 32;
 
-/// The number of processes looked for in one go.
+/// The number of processes checked in one go.
 const RECONCILED_AT_ONCE: u32 = 100;
 
 /// The number of records removed in one go.
@@ -39,13 +39,13 @@ pub enum ProcessError {
     #[error("{0}")]
     Refused(Refused),
     /// More than one id begins with the prefix; these are some of them.
-    #[error("more than one process id begins with this")]
+    #[error("more than one process id begins with this prefix")]
     Ambiguous(Vec<ProcessId>),
     /// A signal could not be sent; holds the errno.
     #[error("the signal could not be sent: {}", std::io::Error::from_raw_os_error(*.0))]
     Unsent(i32),
     /// There is no keeper, and none could be started.
-    #[error("no keeper runs here: {}", words(.0))]
+    #[error("no keeper is running here: {}", words(.0))]
     NoKeeper(Failure),
     /// The command panicked and was not applied. The actor continues.
     #[error(transparent)]
@@ -96,18 +96,18 @@ pub fn words(failure: &Failure) -> String {
 pub struct Stopping {
     /// The first signal; `None` for that of the process's spec.
     pub signal: Option<u8>,
-    /// Milliseconds until SIGKILL; `None` for the grace period of the process's spec, and 0 to kill at once.
+    /// Milliseconds until SIGKILL; `None` for the grace period of the process's spec, and 0 to kill immediately.
     pub grace_ms: Option<u32>,
-    /// Whether to stop everything that the process has started, too.
+    /// Whether to stop everything that the process has started as well.
     pub tree: bool,
 }
 
-/// The result of looking again for all processes recorded as alive.
+/// The result of checking all processes recorded as alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
-    /// The number of processes looked for.
+    /// The number of processes checked.
     pub asked: u64,
-    /// The processes that are gone.
+    /// The processes that no longer exist.
     pub gone: Vec<ProcessId>,
 }
 
@@ -268,8 +268,8 @@ impl Processes {
         Ok(all)
     }
 
-    /// Looks again for each process recorded as alive. The record of one that is gone is updated once it is known how it
-    /// ended: see [`Processes::ended`].
+    /// Checks whether each process recorded as alive still exists. If one does not, its record is updated once it is
+    /// known how the process ended: see [`Processes::ended`].
     pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {
         let mut found = Reconciled::default();
         let mut selection = Selection {
@@ -300,8 +300,8 @@ impl Processes {
         }
     }
 
-    /// Returns the processes that have not ended and whose end `by` is to be told: those launched for it, and those its
-    /// rights are bound to.
+    /// Returns the processes that have not ended and whose end will be reported to `by`: those launched for it, and
+    /// those its rights are bound to.
     pub(super) async fn watched_by(&self, by: ActorId) -> Result<Vec<ProcessId>, ProcessError> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {

@@ -48,14 +48,14 @@ const fn words(refused: Refused) -> &'static str {
         Refused::Draining => {
             "the coordinator is draining: it accepts no new jobs and gives out no claims"
         }
-        Refused::Fencing => "the time of the claim has run out, and its process is being killed",
+        Refused::Fencing => "the claim has expired, and its process is being killed",
         Refused::StaleToken => "the token is stale: the claim has passed on",
         Refused::Full => "the limit on jobs, or on their total size, is reached",
         Refused::QueuesFull => "the limit on queues is reached",
         Refused::RootsFull => "the limit on root jobs is reached",
         Refused::KeysFull => "the limit on remembered deduplication keys is reached",
-        Refused::TooBig => "the body is longer than is allowed",
-        Refused::ReadOnly => "the queue takes no jobs",
+        Refused::TooBig => "the body is longer than allowed",
+        Refused::ReadOnly => "the queue accepts no jobs",
         Refused::DiskFull => "the disk is full",
         Refused::KeyReused => "the idempotency key was used before, with another request",
     }

@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "an answer is the one hoped for, or says why not"
+    reason = "a reply of any other kind is a refusal"
 )]
 
 use crate::actors::binding::Binding;
@@ -83,11 +83,11 @@ impl Queues {
         }
     }
 
-    /// Returns a handle whose claims end with a process: when it is gone, the job is given back at once, and the try
-    /// counts. The duration of the claims stays the same unless set by [`Queues::claiming_for`]. With [`Binding::fence`],
-    /// which needs [`Until::Tree`](crate::actors::binding::Until), a claim that expires is over only when the process and
-    /// its tree have been killed and are proved gone; until then nothing can be done with the job. A touch binds a claim to
-    /// this process, whatever it was bound to before.
+    /// Returns a handle whose claims end with a process: when it has exited, the job is given back immediately, and the try counts. The
+    /// duration of the claims stays the same unless set by [`Queues::claiming_for`]. With [`Binding::fence`], which needs
+    /// [`Until::Tree`](crate::actors::binding::Until), a claim that expires is over only when the process and its tree have been killed and
+    /// are known to have exited; until then nothing can be done with the job. A touch binds a claim to this process, whatever it was bound
+    /// to before.
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
         Self {
@@ -139,8 +139,8 @@ impl Queues {
         }
     }
 
-    /// Registers a root job, which makes jobs of older roots superfluous: a worker that claims one is told so. Returns
-    /// whether neither this root nor a newer one was known.
+    /// Registers a root job, which makes jobs of older roots superfluous; their claims are marked accordingly. Returns
+    /// `false` if this root or a newer one was known already.
     pub async fn register(&self, root: Root) -> Result<bool, QueueError> {
         match self.one(self.message(Message::Register(root), 0)).await? {
             Reply::Done => Ok(true),
@@ -149,7 +149,7 @@ impl Queues {
         }
     }
 
-    /// Deletes a job that nobody has claimed.
+    /// Deletes an unclaimed job.
     pub async fn delete(&self, id: u64) -> Result<(), QueueError> {
         let by = Right::Unclaimed;
         self.done(Message::Delete { id, by }).await
@@ -204,12 +204,12 @@ impl Queues {
         }
     }
 
-    /// Makes those of the jobs ready that are neither ready nor claimed, as if they had never been tried, and returns their number.
+    /// Makes ready those of the jobs that are neither ready nor claimed, as if they had never been tried, and returns their number.
     pub async fn kick_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
         self.each(ids, |id| Message::KickJob { id }).await
     }
 
-    /// Deletes those of the jobs that nobody has claimed, and returns their number.
+    /// Deletes those of the jobs that are not claimed, and returns their number.
     pub async fn delete_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
         let by = Right::Unclaimed;
         self.each(ids, |id| Message::Delete { id, by }).await
@@ -222,7 +222,7 @@ impl Queues {
         for answer in self.mailbox.call(items.collect()).await? {
             match answer? {
                 Reply::Done => count += 1,
-                // Another client was faster.
+                // Another client has deleted or changed the job.
                 Reply::Absent => {}
                 other => return Err(refusal(&other)),
             }

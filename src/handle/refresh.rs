@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The lease whose passes bring the servers in line with an inventory. Nothing is refreshed while it does not exist.
 pub const REFRESH: &str = "server-refresh";
 
-/// The shortest interval between two requests made by the node itself.
+/// The minimum interval between two requests made by the node itself.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Handle {
@@ -19,7 +19,7 @@ impl Handle {
     /// # Errors
     /// Returns [`LeaseError::Absent`] if there is no such lease, or the reason why the request is refused.
     pub async fn refresh_servers(&self) -> Result<Requested, LeaseError> {
-        let name = Name::try_from(REFRESH).expect("it is short");
+        let name = Name::try_from(REFRESH).expect("the name is short");
         let leases = self.leases();
         // A request would create the lease, without a command.
         leases.get(&name).await?;

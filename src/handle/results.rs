@@ -35,8 +35,8 @@ impl Queues {
         self.done(Message::KeepResult(Box::new(keep))).await
     }
 
-    /// Returns how a job ended, or [`QueueError::Absent`] if nothing is known of it: it never existed, or it is over and
-    /// its result is not kept.
+    /// Returns how a job ended, or [`QueueError::Absent`] if nothing is known about it: it never existed, or it is over
+    /// and its result is not kept.
     pub async fn result(&self, id: u64) -> Result<Ending, QueueError> {
         let questions = vec![
             Item::Query(Query::Job { id }),

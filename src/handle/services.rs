@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "an answer of another kind is a refusal, whichever it is"
+    reason = "a reply of any other kind is a refusal"
 )]
 
 use crate::actors::process::{
@@ -44,7 +44,7 @@ impl Services {
         self.send(ServiceMessage::Stop(name)).await
     }
 
-    /// Replaces the processes of services by new ones. With `None`, only of services that are meant to run.
+    /// Replaces the processes of services with new ones. With `None`, this affects only services that are meant to run.
     pub async fn restart(&self, name: Option<String>) -> Result<(), ProcessError> {
         self.send(ServiceMessage::Restart(name)).await
     }

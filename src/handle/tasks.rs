@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "an answer of another kind is a refusal, whichever it is"
+    reason = "a reply of any other kind is a refusal"
 )]
 
 use crate::actors::dispatch::{
@@ -39,7 +39,7 @@ pub enum TaskError {
     Refused(Refused),
     /// The configuration does not allow faults to be injected.
     #[error(
-        "faults of the coordinator are not allowed here: `[tasks] allow_fault_injection = true` in its configuration allows them"
+        "fault injection is not allowed here: set `[tasks] allow_fault_injection = true` in the coordinator's configuration"
     )]
     NoFaults,
     /// The command panicked and was not applied. The actor continues.
@@ -128,10 +128,10 @@ impl Tasks {
         }
     }
 
-    /// Adds a task. Its first burst begins as soon as a thread is free, even if the caller is gone by then.
+    /// Adds a task. Its first burst begins as soon as a thread is free, even if the caller has gone by then.
     ///
     /// # Errors
-    /// Returns [`Refused::Draining`], [`Refused::Full`], or what is wrong with the task.
+    /// Returns [`Refused::Draining`], [`Refused::Full`], or the error in the task.
     pub async fn add(&self, adding: Adding) -> Result<TaskView, TaskError> {
         self.task(self.send(Message::Add(Box::new(adding))).await?)
     }
@@ -164,7 +164,7 @@ impl Tasks {
         }
     }
 
-    /// Replaces the rules from now on: for added tasks, for ends, and for the choice of the next task. The next start uses
+    /// Replaces the rules from now on. They apply when a task is added, when one ends, and when the next one is chosen. The next start uses
     /// the rules of its configuration again.
     ///
     /// # Errors
@@ -194,8 +194,8 @@ impl Tasks {
         self.task(self.mailbox.watch(Watch::Over(id)).await??)
     }
 
-    /// Resolves when the server list should be refreshed: when an attempt could not be launched or its server is lost, and at once while
-    /// tasks could run but no server is enabled. See [`Handle::keep_servers_fresh`](super::Handle::keep_servers_fresh).
+    /// Resolves when the server list should be refreshed: when an attempt could not be launched or its server is lost, and immediately
+    /// while tasks could run but no server is enabled. See [`Handle::keep_servers_fresh`](super::Handle::keep_servers_fresh).
     pub async fn servers_wanted(&self) -> Result<(), TaskError> {
         self.mailbox.watch(Watch::ServersWanted).await??;
         Ok(())
@@ -219,7 +219,7 @@ impl Tasks {
         }
     }
 
-    /// Returns everything under way, as of one moment.
+    /// Returns everything under way, all at one moment.
     pub(super) async fn standing(&self) -> Result<Standing, TaskError> {
         let asked = vec![Item::Query(Query::Standing)];
         match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
@@ -259,7 +259,7 @@ impl Tasks {
         done(&self.send(Message::Limit { group, max }).await?)
     }
 
-    /// Returns the groups that have tasks under way or ready, or settings of their own.
+    /// Returns the groups that have tasks under way or ready, or their own settings.
     pub async fn groups(&self) -> Result<Vec<GroupView>, TaskError> {
         match self.query(Query::Groups).await? {
             Reply::Groups(groups) => Ok(groups),
@@ -380,7 +380,7 @@ impl Tasks {
         page
     }
 
-    /// Notes which tasks wait for nothing but space on the disk.
+    /// Marks the tasks that wait only for space on the disk.
     fn note_shortage(&self, tasks: &mut [TaskView]) {
         if let Some(Shortage { left, needed }) = self.shortage() {
             for task in tasks {

@@ -1,7 +1,7 @@
 //! Jobs in Rust: a trait for types of jobs, and workers in this process that run them.
 //!
 //! Jobs run **at least once, in any order**, as queues promise. If a worker ends without a report, its job is given out again, so write
-//! jobs that may run twice. A panic is a failure. Which job is next, and when one is retried, is not decided here.
+//! jobs that can safely run twice. A panic is a failure. This module does not decide which job is next, or when one is retried.
 
 use crate::actors::queue::{Body, Claim, Progress, Put, QueueName, Refused};
 use crate::handle::{Handle, QueueError, Queues};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
-/// How soon a worker asks again after the node refused to give out jobs, as while its disk is full.
+/// The delay before a worker asks again after the node refused to give out jobs, for example because its disk is full.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The default priority of a job, the same as that of `sexton queue push`.
@@ -153,7 +153,7 @@ impl Attempt {
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// [`Job::TYPE`] is not a valid type.
-    #[error("{0:?} is no type of jobs")]
+    #[error("{0:?} is not a valid job type")]
     Type(&'static str),
     /// The job cannot be serialized to JSON.
     #[error("failed to serialize the job: {0}")]
@@ -167,7 +167,7 @@ pub enum PushError {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
     /// [`Job::TYPE`] is not a valid type.
-    #[error("{0:?} is no type of jobs")]
+    #[error("{0:?} is not a valid job type")]
     Type(&'static str),
     /// A thread or its runtime could not be created.
     #[error("failed to start a worker: {0}")]
@@ -251,7 +251,7 @@ struct Worker {
     queues: Queues,
     queue: QueueName,
     stopping: watch::Receiver<bool>,
-    #[expect(dead_code, reason = "held as long as the worker lives")]
+    #[expect(dead_code, reason = "held while the worker lives")]
     living: mpsc::Sender<Infallible>,
 }
 
@@ -282,7 +282,7 @@ impl Worker {
 
     async fn rest(&mut self) {
         let mut pause = interval(PAUSE);
-        // The first tick completes at once.
+        // The first tick completes immediately.
         pause.tick().await;
         tokio::select! {
             _ = self.stopping.wait_for(|stops| *stops) => {}
@@ -320,7 +320,7 @@ impl Worker {
         let job = match serde_json::from_slice::<J>(claim.body.as_bytes()) {
             Ok(job) => job,
             Err(error) => {
-                let words = format!("the body is not a job of the type {}: {error}", J::TYPE);
+                let words = format!("the body is not a job of type {}: {error}", J::TYPE);
                 return Some(Err(JobError::failed(words)));
             }
         };
@@ -353,7 +353,7 @@ impl Worker {
         let span = ends.0.saturating_sub(self.handle.now().0);
         let third = Duration::from_millis((span / 3).max(1));
         let mut ticks = interval(third);
-        // The first tick completes at once.
+        // The first tick completes immediately.
         ticks.tick().await;
         loop {
             ticks.tick().await;

@@ -15,7 +15,7 @@ pub(crate) enum AttemptState {
     Starting(Started),
     /// Its process is our child and runs its program.
     Running(Started),
-    /// Its process was started by an earlier keeper, so this one cannot learn how it ends.
+    /// Its process was started by an earlier keeper, so this keeper cannot learn how it ends.
     Orphaned(Started),
     /// Its process has ended.
     Exited(Exited),
@@ -51,7 +51,7 @@ impl AttemptState {
     }
 }
 
-/// All attempts held, and which of our children (by PID) belong to one.
+/// All attempts held, and the children (by PID) that belong to them.
 #[derive(Default)]
 pub(crate) struct Attempts {
     held: BTreeMap<ProcessId, AttemptState>,
@@ -93,7 +93,7 @@ impl Attempts {
                 cpu_ms,
                 memory_max,
             } => {
-                // Damage may have taken the start record; without it, nobody could say which process ended.
+                // The start record may have been lost to damage; without it, it is unknown which process ended.
                 if let Some(held) = self.held.get_mut(&attempt)
                     && let Some(started) = held.started().copied()
                 {
@@ -187,7 +187,7 @@ impl Attempts {
         }
     }
 
-    /// Records that the attempt's process has not executed its program yet, as the previous version of this program knew.
+    /// Records that the attempt's process has not executed its program yet, according to the previous version of this program.
     pub(crate) fn restart(&mut self, attempt: ProcessId) {
         if let Some(held) = self.held.get_mut(&attempt)
             && let AttemptState::Running(started) = *held
@@ -196,7 +196,7 @@ impl Attempts {
         }
     }
 
-    /// Records that the attempt could not be started. If it has a process, that no longer counts as our child.
+    /// Records that the attempt could not be started. If it has a process, the process no longer counts as our child.
     pub(crate) fn fail(&mut self, attempt: ProcessId, step: u8, errno: i32) {
         let before = self
             .held
@@ -226,7 +226,7 @@ impl Attempts {
         self.children.get(&pid).copied()
     }
 
-    /// Forgets an attempt unless its process is our running child. Returns what was known of it.
+    /// Forgets an attempt unless its process is our running child. Returns its last known state.
     pub(crate) fn forget(&mut self, attempt: ProcessId) -> Option<AttemptState> {
         match self.held.get(&attempt)? {
             AttemptState::Starting(_) | AttemptState::Running(_) => None,

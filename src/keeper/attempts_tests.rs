@@ -35,11 +35,23 @@ fn a_log_tells_what_was_held_but_not_whose_children_they_were() {
     }
     attempts.run(ProcessId(1));
     attempts.fail(ProcessId(2), 9, 2);
-    let exited = attempts.end(&ended(13), 99).expect("it is ours");
-    assert_eq!(attempts.end(&ended(12), 99), None, "it failed before");
-    attempts.end(&ended(14), 99).expect("it is ours");
+    let exited = attempts
+        .end(&ended(13), 99)
+        .expect("the process is a child of ours");
+    assert_eq!(
+        attempts.end(&ended(12), 99),
+        None,
+        "the attempt has already failed"
+    );
+    attempts
+        .end(&ended(14), 99)
+        .expect("the process is a child of ours");
     assert!(attempts.forget(ProcessId(4)).is_some());
-    assert_eq!(attempts.forget(ProcessId(1)), None, "it lives");
+    assert_eq!(
+        attempts.forget(ProcessId(1)),
+        None,
+        "its process is still alive"
+    );
 
     let records: Vec<Record> = attempts.records().collect();
     let next = Attempts::restored(&records, |_| false);

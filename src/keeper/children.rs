@@ -13,7 +13,7 @@ use crate::kernel::spawn::Outcome;
 use crate::kernel::wait::{self, ChildExit, Children};
 use std::io;
 
-/// How many children are reaped before other events are served.
+/// The number of children reaped before other events are served.
 const REAPED_MAX: usize = 1024;
 
 impl Keeper {
@@ -73,7 +73,7 @@ impl Keeper {
 
     /// Waits for a child to execute its program.
     pub(super) fn follow(&mut self, pid: u32, outcome: Outcome) {
-        // If it cannot be watched, its end will still be noticed.
+        // If the descriptor cannot be polled, the end of the child is still noticed.
         drop(self.poll.add(&outcome, Source::Starting(pid)));
         self.starting.insert(pid, outcome);
         self.note_start(pid);
@@ -120,7 +120,7 @@ impl Keeper {
 
     fn end(&mut self, ended: &ChildExit) {
         if let Some(outcome) = self.starting.get_mut(&ended.pid) {
-            // It reported any failure before it ended.
+            // The child reported any failure before it ended.
             let outcome = outcome.read().unwrap_or(Ok(()));
             self.started(ended.pid, outcome);
         }
@@ -151,13 +151,13 @@ impl Keeper {
             // A failed attempt may have had a group.
             let had_group = held.started().is_none_or(|started| started.contained);
             if let Some(groups) = self.files.groups.as_ref().filter(|_| had_group) {
-                // A group in which something is still alive stays, and is removed with the keeper's.
+                // A group with live processes stays, and is removed together with the keeper's group.
                 drop(cgroup::remove(&groups.join(attempt.to_string())));
             }
         }
         self.log.forget(&forgotten);
         if self.log.is_mostly_past(self.attempts.len()) {
-            // The old log is just as valid, only longer.
+            // If this fails, the old log remains valid; it is only longer.
             drop(self.log.compact(self.attempts.records()));
         }
     }

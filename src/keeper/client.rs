@@ -1,7 +1,7 @@
 //! A connection: received bytes that are not yet parsed, and output that is not yet sent.
 //!
-//! Reports are not queued. Only the attempts they concern are, and a report is derived from the current state when there is room for it. So
-//! a slow reader costs a bounded amount of memory and never receives stale reports.
+//! Reports themselves are not queued, only the attempts they concern. A report is derived from the current state when there is room for it.
+//! So a slow reader costs a bounded amount of memory and never receives stale reports.
 
 use crate::ids::ProcessId;
 use crate::keeper::attempts::Attempts;
@@ -14,45 +14,45 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How many bytes are read at once: more than most requests have. Each launch briefly shares all memory with the new process, so every page
-/// of this buffer touched between two launches is copied or faulted in again.
+/// The number of bytes read at once: more than the length of most requests. Each launch briefly shares all memory with the new process, so
+/// every page of this buffer touched between two launches is copied or faulted in again.
 const READ: usize = 8 << 10;
-/// How much output may wait before no more reports are derived, in bytes.
+/// The amount of waiting output, in bytes, from which no more reports are derived.
 const OUTPUT_MAX: usize = 64 << 10;
-/// How many answers may wait before nothing more is read.
+/// The number of waiting answers from which no more requests are read.
 const ANSWERS_MAX: usize = 1024;
-/// How many changes may wait; beyond that, all attempts are reported instead.
+/// The maximum number of waiting changes; beyond that, all attempts are reported instead.
 const CHANGES_MAX: usize = 4096;
-/// The most descriptors received: those of a parcel and one more, so that an excess is noticed.
+/// The maximum number of descriptors received: those of a parcel and one more, so that an excess is noticed.
 const FDS_MAX: usize = 4;
 
-/// Who is at the other end of a connection.
+/// The role of the peer of a connection.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// It has not introduced itself.
+    /// The client has not introduced itself.
     Unknown,
     /// The coordinator.
     Coordinator(Box<Feed>),
-    /// It handed over the parcel with this ticket; if it disconnects before the launch, the parcel is dropped.
+    /// A client that handed over the parcel with this ticket; if it disconnects before the launch, the parcel is dropped.
     Giver {
         /// The ticket of the parcel.
         ticket: u128,
-        /// Whether the parcel may wait as long as the connection is open.
+        /// Whether the parcel may wait while the connection is open.
         stays: bool,
     },
-    /// It has its final answer, and the connection closes once that is sent.
+    /// A client with its final answer; the connection closes once that is sent.
     Done,
 }
 
-/// How far a report of all attempts has got.
+/// The progress of a report of all attempts.
 #[derive(Debug, Default)]
 enum Walk {
     /// No report is in progress.
     #[default]
     Over,
-    /// It starts with the first attempt.
+    /// The report starts with the first attempt.
     First,
-    /// It continues after this attempt.
+    /// The report continues after this attempt.
     After(ProcessId),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Feed {
     walk: Walk,
     /// Whether `Told` is sent at the end of the walk.
     tells: bool,
-    /// Attempts that were asked about; these are reported in any case.
+    /// Attempts that were asked about; they are reported even if unknown.
     answers: VecDeque<ProcessId>,
     /// Attempts that have changed.
     changes: VecDeque<ProcessId>,
@@ -78,7 +78,7 @@ impl Feed {
         }
     }
 
-    /// Queues the answer about an attempt that was asked about.
+    /// Queues the answer to a question about an attempt.
     pub(crate) fn answer(&mut self, attempt: ProcessId) {
         self.answers.push_back(attempt);
     }
@@ -117,7 +117,7 @@ impl Feed {
             match attempts.report(attempt) {
                 Some(report) => return Some(report),
                 None if attempts.get(attempt).is_none() => return Some(Report::Absent { attempt }),
-                // It is being started; the outcome will be a change.
+                // The attempt is being started; the outcome will be a change.
                 None => {}
             }
         }
@@ -183,13 +183,13 @@ impl Client {
         self.output.len() >= OUTPUT_MAX || answers >= ANSWERS_MAX
     }
 
-    /// Returns whether to wait until it can be read from, and until it can be written to.
+    /// Returns whether to wait until the socket is readable, and until it is writable.
     pub(crate) fn interest(&self) -> (bool, bool) {
         let reads = !self.is_choked() && !matches!(self.role, Role::Done);
         (reads, !self.output.is_empty())
     }
 
-    /// Reads once if there is something to read; otherwise a closed connection ends.
+    /// Reads once if there is data; otherwise, if the peer has closed the connection, ends it.
     pub(crate) fn receive_if(&mut self, reads: bool, is_closed: bool) {
         if reads {
             self.receive();
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// Takes the next request, with its length in bytes, if a whole one has arrived.
+    /// Takes the next request, with its length in bytes, if it has arrived completely.
     pub(crate) fn take(&mut self) -> Result<Option<(Request, usize)>, String> {
         match frame::front(&self.input) {
             Front::Whole(request, length) => {
@@ -345,7 +345,7 @@ mod tests {
         for _ in 0..=CHANGES_MAX {
             feed.change(ProcessId(3));
         }
-        assert!(feed.changes.is_empty(), "they are not kept");
+        assert!(feed.changes.is_empty(), "an overflow drops the changes");
         assert_eq!(drained(&mut feed, &attempts), [failed]);
     }
 }

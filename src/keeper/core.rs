@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub(super) const LOCK: &str = "keeper.lock";
 /// How long a new keeper waits for its first client, in milliseconds.
 const FIRST_IDLE_MS: u64 = 10_000;
-/// How soon a failed rewrite of the log is tried again, in milliseconds.
+/// The delay before a failed rewrite of the log is repeated, in milliseconds.
 const WRITE_AGAIN_MS: u64 = 1000;
 
 /// The files and sockets that a keeper uses.
@@ -29,13 +29,13 @@ pub(crate) struct Files {
     pub(crate) data: PathBuf,
     pub(crate) socket: PathBuf,
     pub(crate) groups: Option<PathBuf>,
-    /// The lock file; it stays locked as long as this is open.
+    /// The lock file; it stays locked while this descriptor is open.
     pub(crate) lock: OwnedFd,
     pub(crate) listener: OwnedFd,
 }
 
 impl Files {
-    /// Returns whether the lock file is still in its place: without it, nobody can find this keeper any more.
+    /// Returns whether the lock file still exists under its name: without it, no coordinator can find this keeper.
     fn are_there(&self) -> bool {
         let own = rustix::fs::fstat(&self.lock);
         let there = rustix::fs::lstat(self.data.join(LOCK));
@@ -66,7 +66,7 @@ pub(crate) struct Keeper {
     writes_at: u64,
     /// Whether some children may have ended.
     pub(super) reaps: bool,
-    /// Since when it has held nothing, and how long it then stays.
+    /// Since when the keeper has held nothing, and how long it stays after that.
     idle_since: Option<u64>,
     pub(super) idle_ms: u64,
     is_over: bool,
@@ -119,7 +119,7 @@ impl Keeper {
         if are_there {
             drop(std::fs::remove_file(&self.files.socket));
         } else if self.files.data.exists() {
-            // The files there now may belong to another keeper.
+            // The files that exist now may belong to another keeper.
             return Ok(());
         }
         if let Some(groups) = &self.files.groups {
@@ -168,7 +168,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Does what is due after the events of this round, and what time makes due.
+    /// Does the work that follows the events of this round, and whatever has become due.
     fn settle(&mut self) {
         let now = now();
         if let Some(number) = self.coordinator {
@@ -198,7 +198,7 @@ impl Keeper {
         self.is_over |= now >= since + self.idle_ms;
     }
 
-    /// Returns whether nobody can come for what it holds: no child is alive, and its directory was removed.
+    /// Returns whether no coordinator can ever claim the attempts held: no child is alive, and the directory was removed.
     fn is_forsaken(&self) -> bool {
         self.attempts.alive() == 0 && !self.files.are_there()
     }

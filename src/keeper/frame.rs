@@ -1,22 +1,22 @@
-//! Frames: a length of four bytes, little-endian, then a message as rmp-serde writes it.
+//! Frames: a length of four bytes, little-endian, followed by a message as rmp-serde encodes it.
 
 use crate::decode;
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Request};
 use serde::Serialize;
 use std::io;
 
-/// What the received bytes begin with.
+/// The result of parsing the beginning of received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Front {
     /// A whole request, and its length in bytes.
     Whole(Request, usize),
-    /// An incomplete request, which has this many bytes in all.
+    /// An incomplete request, with its total length in bytes.
     Part(usize),
-    /// No valid request.
+    /// An invalid request, with a description of the problem.
     Broken(String),
 }
 
-/// Parses the beginning of what was received.
+/// Parses the beginning of the received bytes.
 pub(crate) fn front(bytes: &[u8]) -> Front {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
         return Front::Part(4);
@@ -50,7 +50,7 @@ pub(crate) fn put(message: &impl Serialize, out: &mut Vec<u8>) {
 /// Encodes a request to a keeper as a frame.
 ///
 /// # Errors
-/// Returns an error if it is longer than [`FRAME_BYTES_MAX`].
+/// Returns an error if the frame is longer than [`FRAME_BYTES_MAX`].
 pub fn framed(request: &Request) -> io::Result<Vec<u8>> {
     let mut frame = Vec::new();
     put(request, &mut frame);
@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn requests_are_taken_off_the_front_and_nothing_else_is() {
         let hello = Request::Hello { version: 7 };
-        let payload = rmp_serde::to_vec(&hello).expect("it encodes");
-        let length = u32::try_from(payload.len()).expect("it is short");
+        let payload = rmp_serde::to_vec(&hello).expect("the request encodes");
+        let length = u32::try_from(payload.len()).expect("the request is short");
         let mut bytes = length.to_le_bytes().to_vec();
         bytes.extend(&payload);
         for end in 0..bytes.len() {
@@ -79,7 +79,7 @@ mod tests {
         }
         bytes.extend(b"more");
         assert_eq!(front(&bytes), Front::Whole(hello, payload.len() + 4));
-        let long = u32::try_from(FRAME_BYTES_MAX + 1).expect("it fits");
+        let long = u32::try_from(FRAME_BYTES_MAX + 1).expect("the length fits");
         assert!(matches!(front(&long.to_le_bytes()), Front::Broken(_)));
         assert!(matches!(front(&[1, 0, 0, 0, 0xc1]), Front::Broken(_)));
         assert!(matches!(front(&[0, 0, 0, 0]), Front::Broken(_)));
@@ -93,7 +93,7 @@ mod tests {
         let frame = &out[6..];
         let length = u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]);
         assert_eq!(length as usize, frame.len() - 4);
-        let read: Report = rmp_serde::from_slice(&frame[4..]).expect("it is whole");
+        let read: Report = rmp_serde::from_slice(&frame[4..]).expect("the frame is complete");
         assert_eq!(read, Report::Absent { attempt });
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 /// The step at which a launch failed (see [`step`]), and the kernel's error number.
 pub(crate) type Failed = (u8, i32);
 
-/// A prepared launch, for which only the process is missing.
+/// A prepared launch, ready for its process to be created.
 pub(crate) struct Ready {
     plan: Plan,
     streams: [OwnedFd; 3],
@@ -72,7 +72,7 @@ pub(crate) fn start(
     groups: Option<&Path>,
     now: u64,
 ) -> Result<(Spawned, Started), Failed> {
-    // If it cannot have a control group, its descendants are tracked in other ways.
+    // If no control group can be created for the process, its descendants are tracked in other ways.
     let path = groups.and_then(|base| cgroup::create(base, &attempt.to_string()).ok());
     if let (Some(path), Some(most)) = (&path, ready.memory_max) {
         // If the group cannot be limited, only the limits of each process apply.
@@ -92,13 +92,13 @@ pub(crate) fn start(
     if let Some(path) = &path
         && !made.as_ref().is_ok_and(|(spawned, _)| spawned.contained)
     {
-        // If this fails, the group is removed together with the keeper's.
+        // If this fails, the group is removed together with the keeper's group.
         drop(cgroup::remove(path));
     }
     made.map_err(at(step::FORK))
 }
 
-/// Describes the new process. It cannot have ended its wait, so everything read here is its own.
+/// Describes the new process. The process is still waiting, so everything read here is certain to be about it.
 fn describe(attempt: ProcessId, spawned: &Spawned, now: u64) -> io::Result<Started> {
     let gone = || io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
     let (inode, ticks) = match &spawned.pidfd {
@@ -153,7 +153,7 @@ fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
 
 fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
-    // Always append: the beginning of the file may be removed meanwhile.
+    // Always append, because the beginning of the file may be removed in the meantime.
     let how = if appends {
         OFlags::APPEND
     } else {
@@ -167,13 +167,13 @@ fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Returns whether `user` is what we already run as. Without root privileges that may be requested, but not set.
+/// Returns whether `user` is the user that we already run as. Without root privileges, it may be requested but cannot be set.
 fn is_our_own(user: &User) -> bool {
     use rustix::process::{getegid, geteuid, getgroups};
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let groups = getgroups().unwrap_or_default();
     let further = groups.iter().map(|group| group.as_raw());
-    // Whether the supplementary groups include the primary group, as after a login, makes no difference to anyone's rights.
+    // Whether the supplementary groups include the primary group, as after a login, makes no difference to access rights.
     let ours: BTreeSet<u32> = further.chain([gid]).collect();
     let theirs: BTreeSet<u32> = user.groups.iter().copied().chain([user.group]).collect();
     (uid, gid) == (user.user, user.group) && ours == theirs

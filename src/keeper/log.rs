@@ -1,4 +1,5 @@
-//! The log of a keeper: what it holds, for its successor. It is written but not synced: a power cut also ends the boot that it describes.
+//! The log of a keeper: the attempts that it holds, for its successor. It is written but not synced: a power cut also ends the boot that it
+//! describes.
 //!
 //! Before an intent is written, space is reserved for all records that follow from it, so that a full disk makes launches fail but not the
 //! recording of ends.
@@ -15,11 +16,11 @@ use std::path::{Path, PathBuf};
 pub(crate) const NAME: &str = "keeper.log";
 /// The name of a new log before it replaces the old one.
 const NEXT: &str = "keeper.log.next";
-/// How many bytes are reserved at a time.
+/// The number of bytes reserved at a time.
 const ROOM: u64 = 64 << 10;
-/// The most records that follow an intent: started, failed or exited, forgotten.
+/// The maximum number of records that follow an intent: started, failed or exited, forgotten.
 const CONSEQUENCES: u64 = 3;
-/// A log with fewer records is not worth rewriting.
+/// The minimum number of records for which a log is worth rewriting.
 const COMPACTED_FROM: u32 = 4096;
 
 /// A log open for writing.
@@ -31,7 +32,7 @@ pub(crate) struct Log {
     records: u32,
     /// The offset up to which space is reserved.
     room: u64,
-    /// Whether the log lacks something held in memory that could not be written.
+    /// Whether the log lacks records that could not be written.
     is_behind: bool,
 }
 
@@ -41,11 +42,11 @@ pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// The number of damaged records, including a torn one at the end.
     pub(crate) damaged: u32,
-    /// The number of record slots, if the log is of this boot.
+    /// The number of record slots, if the log is from this boot.
     pub(crate) places: Option<u32>,
 }
 
-/// A reason why a log cannot be opened.
+/// Why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// An I/O error.
@@ -66,7 +67,7 @@ pub enum LogError {
     },
 }
 
-/// Reads the log of this boot in a data directory. If there is none, or it is of another boot, the contents are empty.
+/// Reads the log of this boot in a data directory. If there is none, or it is from another boot, the contents are empty.
 pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
     let path = data.join(NAME);
     let wrong = |source| LogError::Io {
@@ -85,7 +86,7 @@ pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
     match record::parse_header(&header) {
         Some((found, _)) if found > record::VERSION => Err(LogError::TooNew { path, found }),
         Some((_, of)) if of == boot => contents(&mut file).map_err(wrong),
-        // Processes of another boot are gone, and a log without a valid header may be of another boot.
+        // Processes of another boot no longer exist, and a log without a valid header may be from another boot.
         Some(_) | None => Ok(Contents::default()),
     }
 }
@@ -179,7 +180,7 @@ impl Log {
         written
     }
 
-    /// Appends that `attempts` are forgotten. If that fails, they will be reported once more by a keeper that restores this log.
+    /// Appends that `attempts` are forgotten. If that fails, a keeper that restores this log will report them once more.
     pub(crate) fn forget(&mut self, attempts: &[crate::ids::ProcessId]) {
         let mut bytes = Vec::with_capacity(attempts.len() * LENGTH);
         for (attempt, number) in attempts.iter().zip(self.records..) {
@@ -190,7 +191,7 @@ impl Log {
         self.is_behind |= written.is_err();
     }
 
-    /// Writes after the last whole record, so a partial one at the end is overwritten.
+    /// Writes after the last complete record, so a partial record at the end is overwritten.
     fn write(&mut self, bytes: &[u8], count: u32) -> io::Result<()> {
         self.file.write_all_at(bytes, self.end())?;
         self.records += count;
@@ -231,16 +232,16 @@ fn bytes_of(records: u64) -> u64 {
     records.saturating_mul(length)
 }
 
-/// Returns how many bytes may still be written for this many attempts.
+/// Returns the number of bytes that may still be written for this many attempts.
 fn room_for(held: u64) -> u64 {
     bytes_of(held.saturating_mul(CONSEQUENCES).saturating_add(1))
 }
 
-/// Reserves space for what may be written for this many attempts; returns the offset up to which it is reserved.
+/// Reserves space for the records that may be written for this many attempts; returns the offset up to which it is reserved.
 fn keep_room(file: &File, from: u64, held: u64) -> io::Result<u64> {
     let room = room_for(held).saturating_add(ROOM);
     match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
-        // On a file system that cannot reserve space, each write finds out whether there is any.
+        // On a file system that cannot reserve space, each write finds out whether there is space.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(from.saturating_add(room)),
         Err(error) => Err(error.into()),
     }
@@ -258,7 +259,7 @@ fn write_anew(
         Ok(written)
     });
     if written.is_err() {
-        // A partial file would take up the space that is missing.
+        // A partial file would take up space that is needed.
         drop(fs::remove_file(&path));
     }
     written

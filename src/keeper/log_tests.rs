@@ -13,9 +13,9 @@ fn intent(number: u128) -> Record {
 }
 
 fn with_three(data: &Path) {
-    let mut log = Log::begin(data, BOOT, [intent(0)].into_iter()).expect("it is written");
-    log.intend(intent(1), 0).expect("there is room");
-    log.append(intent(2)).expect("there is room");
+    let mut log = Log::begin(data, BOOT, [intent(0)].into_iter()).expect("the log is written");
+    log.intend(intent(1), 0).expect("there is space");
+    log.append(intent(2)).expect("there is space");
 }
 
 fn numbers(contents: &Contents) -> Vec<u128> {
@@ -30,85 +30,98 @@ fn numbers(contents: &Contents) -> Vec<u128> {
 
 #[test]
 fn what_was_appended_is_read_and_another_boot_has_nothing() {
-    let data = tempfile::tempdir().expect("there is room");
-    assert_eq!(read(data.path(), BOOT).expect("none"), Contents::default());
+    let data = tempfile::tempdir().expect("there is space");
+    assert_eq!(
+        read(data.path(), BOOT).expect("a missing log is empty"),
+        Contents::default()
+    );
     with_three(data.path());
-    let contents = read(data.path(), BOOT).expect("it reads");
+    let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!((numbers(&contents), contents.damaged), (vec![0, 1, 2], 0));
-    let other = read(data.path(), BOOT + 1).expect("it reads");
+    let other = read(data.path(), BOOT + 1).expect("the log can be read");
     assert_eq!(other, Contents::default());
 }
 
 #[test]
 fn a_torn_end_and_a_damaged_middle_cost_what_they_hit() {
-    let data = tempfile::tempdir().expect("there is room");
+    let data = tempfile::tempdir().expect("there is space");
     with_three(data.path());
     let path = data.path().join(NAME);
-    let whole = fs::read(&path).expect("it is there");
-    assert_eq!(whole.len(), 4 * LENGTH, "room that is kept is no length");
+    let whole = fs::read(&path).expect("the log exists");
+    assert_eq!(
+        whole.len(),
+        4 * LENGTH,
+        "reserved space does not count as length"
+    );
     for end in 0..whole.len() {
-        fs::write(&path, &whole[..end]).expect("there is room");
-        let contents = read(data.path(), BOOT).expect("it reads");
+        fs::write(&path, &whole[..end]).expect("there is space");
+        let contents = read(data.path(), BOOT).expect("the log can be read");
         let wanted = (end / LENGTH).saturating_sub(1);
         assert_eq!(contents.records.len(), wanted, "cut at {end}");
     }
     let mut damaged = whole.clone();
     damaged[2 * LENGTH + 9] ^= 1;
-    fs::write(&path, &damaged).expect("there is room");
-    let contents = read(data.path(), BOOT).expect("it reads");
+    fs::write(&path, &damaged).expect("there is space");
+    let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!((numbers(&contents), contents.damaged), (vec![0, 2], 1));
     damaged.copy_from_slice(&whole);
     damaged[20] ^= 1;
-    fs::write(&path, &damaged).expect("there is room");
-    let contents = read(data.path(), BOOT).expect("it reads");
-    assert_eq!(contents, Contents::default(), "nobody knows of which boot");
+    fs::write(&path, &damaged).expect("there is space");
+    let contents = read(data.path(), BOOT).expect("the log can be read");
+    assert_eq!(
+        contents,
+        Contents::default(),
+        "the boot of the log is unknown"
+    );
 }
 
 #[test]
 fn a_newer_log_is_refused() {
-    let data = tempfile::tempdir().expect("there is room");
+    let data = tempfile::tempdir().expect("there is space");
     let mut bytes = header(BOOT);
     bytes[8] = 2;
     let sum = crc32c::crc32c(&bytes[..60]);
     bytes[60..].copy_from_slice(&sum.to_le_bytes());
-    fs::write(data.path().join(NAME), bytes).expect("there is room");
+    fs::write(data.path().join(NAME), bytes).expect("there is space");
     let found = read(data.path(), BOOT);
     assert!(matches!(found, Err(LogError::TooNew { found: 2, .. })));
 }
 
 #[test]
 fn compaction_leaves_what_is_held() {
-    let data = tempfile::tempdir().expect("there is room");
-    let mut log = Log::begin(data.path(), BOOT, std::iter::empty()).expect("it is written");
+    let data = tempfile::tempdir().expect("there is space");
+    let mut log = Log::begin(data.path(), BOOT, std::iter::empty()).expect("the log is written");
     for number in 0..5000 {
-        log.append(intent(number)).expect("there is room");
+        log.append(intent(number)).expect("there is space");
     }
     assert!(log.is_mostly_past(1) && !log.is_mostly_past(3000));
-    log.compact([intent(7)].into_iter()).expect("there is room");
+    log.compact([intent(7)].into_iter())
+        .expect("there is space");
     log.forget(&[ProcessId(8), ProcessId(9)]);
-    let contents = read(data.path(), BOOT).expect("it reads");
+    let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!(numbers(&contents), [7, 8, 9]);
     assert!(!log.is_behind());
 }
 
 #[test]
 fn what_cannot_be_written_anew_goes_on_as_it_is() {
-    let data = tempfile::tempdir().expect("there is room");
+    let data = tempfile::tempdir().expect("there is space");
     with_three(data.path());
-    let mut torn = fs::read(data.path().join(NAME)).expect("it is there");
+    let mut torn = fs::read(data.path().join(NAME)).expect("the log exists");
     torn.extend([7; 20]);
-    fs::write(data.path().join(NAME), torn).expect("there is room");
+    fs::write(data.path().join(NAME), torn).expect("there is space");
     // A file cannot be created where there is a directory.
-    fs::create_dir(data.path().join(super::NEXT)).expect("there is room");
+    fs::create_dir(data.path().join(super::NEXT)).expect("there is space");
     let anew = Log::begin(data.path(), BOOT, std::iter::empty());
     assert!(matches!(anew, Err(LogError::Io { .. })));
-    let contents = read(data.path(), BOOT).expect("it reads");
-    assert_eq!(contents.places, Some(4), "the torn one has its place");
-    let mut log = Log::go_on(data.path(), BOOT, 4).expect("it is there");
-    log.intend(intent(3), 3).expect("there is room");
-    log.compact(std::iter::empty()).expect_err("nor now");
-    log.append(intent(4)).expect("there is room");
-    let contents = read(data.path(), BOOT).expect("it reads");
+    let contents = read(data.path(), BOOT).expect("the log can be read");
+    assert_eq!(contents.places, Some(4), "the torn record has its own slot");
+    let mut log = Log::go_on(data.path(), BOOT, 4).expect("the log exists");
+    log.intend(intent(3), 3).expect("there is space");
+    log.compact(std::iter::empty())
+        .expect_err("the new log still cannot be created");
+    log.append(intent(4)).expect("there is space");
+    let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!(numbers(&contents), [0, 1, 2, 3, 4]);
     assert_eq!(contents.damaged, 1);
 }

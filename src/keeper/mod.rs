@@ -1,22 +1,22 @@
-//! The keeper: the second process of a node. It launches children and waits for them, so that no child and no exit status is lost when the
+//! The keeper: the second process of a node. It launches children and waits for them, so that no child or exit status is lost when the
 //! coordinator or an actor ends.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `protocol.rs` | the messages between a coordinator and its keeper |
-//! | `frame.rs` | their encoding |
+//! | `frame.rs` | the encoding of the messages |
 //! | `run.rs` | startup of a keeper: lock, socket, log |
-//! | `core.rs` | its event loop |
-//! | `serving.rs` `children.rs` | the parts of that for connections, and for children |
-//! | `poll.rs` | the events it waits for |
-//! | `attempts.rs` | the attempts it holds: running and ended |
-//! | `record.rs` `log.rs` | the same on disk |
+//! | `core.rs` | the event loop of a keeper |
+//! | `serving.rs` `children.rs` | the parts of the event loop for connections and for children |
+//! | `poll.rs` | the events that a keeper waits for |
+//! | `attempts.rs` | the attempts that a keeper holds: running and ended |
+//! | `record.rs` `log.rs` | the attempts on disk |
 //! | `launch.rs` | from a request to a process |
 //! | `parcels.rs` | environments and streams handed over by clients |
 //! | `client.rs` | a connection, and the reports waiting to be sent on it |
-//! | `upgrade.rs` `succession.rs` | replacing the program of a running keeper, with all that it holds |
+//! | `upgrade.rs` `succession.rs` | replacing the program of a running keeper, with everything that it holds |
 //!
-//! It has one thread and no async runtime, so little can go wrong. Everything but the protocol is Linux-only.
+//! A keeper has one thread and no async runtime, so little can go wrong. Everything but the protocol is Linux-only.
 
 #[cfg(target_os = "linux")]
 mod attempts;

@@ -4,7 +4,7 @@
 use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
 use std::os::fd::OwnedFd;
 
-/// The total size of waiting parcels, in bytes.
+/// The maximum total size of waiting parcels, in bytes.
 const BYTES_MAX: usize = 32 << 20;
 
 /// A parcel that waits for its launch.
@@ -14,7 +14,7 @@ pub(crate) struct Waiting {
     pub(crate) streams: [OwnedFd; 3],
     /// Its encoded size in bytes.
     pub(crate) bytes: usize,
-    /// When it expires, in milliseconds since boot; [`STAYS`] if it stays as long as its connection is open.
+    /// When it expires, in milliseconds since boot; [`STAYS`] if it stays until its connection closes.
     pub(crate) until: u64,
 }
 
@@ -26,7 +26,7 @@ pub(crate) const fn until(now: u64) -> u64 {
     now + PARCEL_SECONDS * 1000
 }
 
-/// All waiting parcels. There are few.
+/// All waiting parcels. There are only a few.
 #[derive(Default)]
 pub(crate) struct Parcels(Vec<Waiting>);
 
@@ -41,7 +41,7 @@ impl Parcels {
     ) -> Result<(), String> {
         let count = fds.len();
         let streams = <[OwnedFd; 3]>::try_from(fds)
-            .map_err(|_| format!("a parcel comes with three descriptors, not with {count}"))?;
+            .map_err(|_| format!("a parcel needs three descriptors, not {count}"))?;
         if self.0.iter().any(|waiting| waiting.ticket == ticket) {
             return Err("a parcel with this ticket exists already".to_owned());
         }
@@ -105,7 +105,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     fn streams(count: usize) -> Vec<OwnedFd> {
-        let null = || File::open("/dev/null").expect("it is there").into();
+        let null = || File::open("/dev/null").expect("/dev/null exists").into();
         (0..count).map(|_| null()).collect()
     }
 
@@ -117,10 +117,10 @@ mod tests {
             parcels.put(parcel, streams(fds), bytes, until(0))
         };
         put(0, 2, 1).expect_err("a stream is missing");
-        put(0, 4, 1).expect_err("one is too many");
+        put(0, 4, 1).expect_err("there is one stream too many");
         put(0, 3, 1).expect("there is room");
-        put(0, 3, 1).expect_err("it is here already");
-        put(1, 3, BYTES_MAX).expect_err("it is too long");
+        put(0, 3, 1).expect_err("the ticket is in use");
+        put(1, 3, BYTES_MAX).expect_err("the parcel is too large");
         for ticket in 1..PARCELS_MAX {
             put(ticket as u128, 3, 1).expect("there is room");
         }

@@ -75,7 +75,7 @@ impl Poll {
         )?)
     }
 
-    /// Changes what is waited for on `fd`: reading, writing, both or neither. It was added before, so this cannot fail.
+    /// Changes the events waited for on `fd`: reading, writing, both or neither. `fd` was added before, so this cannot fail.
     pub(crate) fn set(&self, fd: impl AsFd, source: Source, (reads, writes): (bool, bool)) {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, reads);
@@ -83,7 +83,7 @@ impl Poll {
         let _there = epoll::modify(&self.epoll, fd, source.to_data(), flags);
     }
 
-    /// Stops waiting for `fd`. Closing it would not suffice while a child that was just created holds a copy.
+    /// Stops waiting for `fd`. Closing it is not enough while a newly created child holds a copy.
     pub(crate) fn remove(&self, fd: impl AsFd) {
         let _there = epoll::delete(&self.epoll, fd);
     }

@@ -14,23 +14,23 @@ pub const VERSION: u32 = 1;
 /// The maximum length of a frame in bytes, without its length field.
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
 
-/// The most attempts that a keeper holds, counting those that have ended and are not yet forgotten.
+/// The maximum number of attempts that a keeper holds, including those that have ended and are not yet forgotten.
 pub const ATTEMPTS_MAX: usize = 1 << 17;
 
-/// How long a parcel waits for its launch, in seconds.
+/// The maximum time a parcel waits for its launch, in seconds.
 pub const PARCEL_SECONDS: u64 = 60;
 
-/// The most parcels waiting at a time.
+/// The maximum number of parcels waiting at a time.
 pub const PARCELS_MAX: usize = 64;
 
-/// The most of those that wait as long as their connections are open, so that others always have room.
+/// The maximum number of parcels that wait until their connections close, so that others always have room.
 pub const PARCELS_STAYING_MAX: usize = 32;
 
 /// A request to a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// The first frame of a coordinator. It is answered by `Welcome`, then a report on each attempt held, then `Told`. Later reports are
-    /// sent as things happen. A second coordinator replaces the first, whose connection is closed.
+    /// sent as changes occur. A second coordinator replaces the first, whose connection is closed.
     Hello {
         /// The protocol version of the coordinator.
         version: u32,
@@ -41,7 +41,7 @@ pub enum Request {
         ticket: u128,
         /// The parcel.
         parcel: Box<Parcel>,
-        /// Whether it waits as long as this connection is open, rather than a minute.
+        /// Whether the parcel waits while this connection is open, rather than for a minute.
         #[serde(default, skip_serializing_if = "is_off")]
         stays: bool,
     },
@@ -52,12 +52,12 @@ pub enum Request {
         /// What to launch.
         launch: Box<Launch>,
     },
-    /// Forgets these attempts, since their ends are durable elsewhere. Those still running are not forgotten.
+    /// Forgets these attempts, because their ends are durable elsewhere. Those still running are not forgotten.
     Forget {
         /// The attempts.
         attempts: Vec<ProcessId>,
     },
-    /// Executes a newer program in place of this one, which takes over all that is held.
+    /// Executes a newer program in place of this one. It takes over everything that is held.
     Upgrade {
         /// The path of the program.
         program: Bytes,
@@ -70,12 +70,15 @@ pub enum Request {
 }
 
 /// Leaves out a flag that is off, so that an older peer can read a request that does not use it.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_off(flag: &bool) -> bool {
     !*flag
 }
 
-/// What a client hands over for a launch. It is kept in memory only.
+/// The environment and limits that a client hands over for a launch. Kept in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parcel {
     /// The whole environment, as `NAME=VALUE`.
@@ -121,7 +124,7 @@ pub enum Report {
         pid: u32,
         /// The boot that its attempts belong to.
         boot: u128,
-        /// The path of the control group in which attempts have theirs; `None` if there are no control groups.
+        /// The path of the control group that contains the groups of attempts; `None` if there are no control groups.
         groups: Option<Bytes>,
     },
     /// All attempts held at the `Hello` have been reported.
@@ -154,7 +157,7 @@ pub enum Report {
         /// The reason.
         reason: String,
     },
-    /// The attempt was started by an earlier keeper that has died since. It may still run, but this keeper cannot learn how it ends; the
+    /// The attempt was started by an earlier keeper that has since died. It may still run, but this keeper cannot learn how it ends; the
     /// coordinator follows it by its own descriptor. It is never launched again, and is held until it is forgotten.
     Orphaned(Started),
 }
@@ -174,7 +177,7 @@ pub struct Started {
     pub ticks: u64,
     /// Its start time in milliseconds since the Unix epoch.
     pub at: u64,
-    /// Whether it has a control group of its own, below the keeper's and named after its attempt.
+    /// Whether it has its own control group, below the keeper's group and named after its attempt.
     pub contained: bool,
 }
 
@@ -199,7 +202,7 @@ pub mod step {
     pub const FULL: u8 = 1;
     /// Opening an output file.
     pub const OUTPUT: u8 = 2;
-    /// Finding its parcel.
+    /// Finding the parcel.
     pub const PARCEL: u8 = 3;
     /// Creating a new process.
     pub const FORK: u8 = 4;

@@ -1,6 +1,6 @@
 //! The records of a keeper's log, 64 bytes each, as specified in `docs/protocols/keeper.md`, "The log".
 //!
-//! Change rule: a changed layout gets a new [`VERSION`], and a newer keeper still reads this one or refuses to start.
+//! Change rule: a changed layout gets a new [`VERSION`], and a newer keeper must either read this version or refuse to start.
 
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Exited, Started};
@@ -15,7 +15,7 @@ const MAGIC: &[u8; 8] = b"sextonkl";
 /// An event in the life of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// It is about to be started.
+    /// The attempt is about to be started.
     Intent(ProcessId),
     /// Its process has been created and waits for permission to run.
     Started(Started),
@@ -27,13 +27,13 @@ pub(crate) enum Record {
         cpu_ms: u64,
         memory_max: u64,
     },
-    /// It could not be started.
+    /// The attempt could not be started.
     Failed {
         attempt: ProcessId,
         step: u8,
         errno: i32,
     },
-    /// It was forgotten: nobody will ask for it any more.
+    /// The attempt was forgotten: no coordinator will ask for it again.
     Forgotten(ProcessId),
 }
 

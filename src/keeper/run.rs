@@ -25,16 +25,16 @@ use std::process::ExitCode;
 
 /// The name of the keeper's socket in the data directory.
 pub const SOCKET: &str = "keeper.sock";
-/// The most connections waiting to be accepted.
+/// The maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
-/// How often, and how many times, to check whether a keeper that accepts no connections is gone.
+/// The interval and the number of checks for whether a keeper that accepts no connections has exited.
 const LEAVING_LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
 const LEAVING_LOOKS: u32 = 200;
 
-/// A reason why a keeper cannot run.
+/// Why a keeper cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum KeeperError {
     /// Another keeper has locked the directory.
@@ -51,7 +51,7 @@ pub enum KeeperError {
         /// The underlying error.
         source: io::Error,
     },
-    /// This program already has several threads, whose locks a new process would find locked for ever.
+    /// This program already has several threads. A new process would inherit their locks, which would stay locked forever.
     #[error(
         "a keeper must have one thread, and this program has started others: become a keeper first in main"
     )]
@@ -108,9 +108,9 @@ pub fn run_if_asked() -> Option<ExitCode> {
 /// process that started it can wait for that.
 ///
 /// # Errors
-/// Returns an error if another keeper has the directory, or the system refuses something the keeper needs.
+/// Returns an error if another keeper has the directory, or a system call that the keeper needs fails.
 pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperError> {
-    if !is_alone().map_err(failed("look at the threads of this program"))? {
+    if !is_alone().map_err(failed("list the threads of this program"))? {
         return Err(KeeperError::Threads);
     }
     let data = fs::canonicalize(data).map_err(failed(format!("find {}", data.display())))?;
@@ -167,7 +167,7 @@ fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keepe
     let (attempts, log) = restore(data)?;
     let keeper = Keeper::new(files, signals, attempts, log);
     let mut keeper = keeper.map_err(failed("create an epoll instance"))?;
-    // What is in no log may be lost: parcels, and the outcomes of launches in progress.
+    // State that is not in the log may be lost: parcels, and the outcomes of launches in progress.
     if let Ok(state) = inherited(resumption.state)
         && let Ok(carried) = Carried::read(state)
     {
@@ -188,7 +188,7 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
         ));
     }
     let attempts = Attempts::restored(&contents.records, is_ours);
-    // A full disk must not keep the keeper from continuing with the existing log.
+    // A full disk must not prevent the keeper from continuing with the existing log.
     let log = match Log::begin(data, host::boot(), attempts.records()) {
         Err(LogError::Io { path, source }) => match contents.places {
             Some(places) => Log::go_on(data, host::boot(), places)?,
@@ -232,7 +232,7 @@ fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
         }
     }
     let pid = format!("{}\n", std::process::id());
-    // The PID is only for people to read: a full disk is no reason to give up.
+    // The PID is only for people to read, so a full disk is not a reason to fail.
     let _written =
         rustix::fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, pid.as_bytes(), 0));
     Ok(file)
@@ -243,8 +243,8 @@ fn listens(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Listens on the socket after removing one left by a dead keeper, which the lock permits. No other user can connect from the first moment
-/// on.
+/// Listens on the socket, after removing a socket left by a dead keeper. That is safe, because the lock is held. Other users cannot connect
+/// at any time.
 fn listen(path: &Path) -> io::Result<OwnedFd> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -269,7 +269,7 @@ fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a control group below ours, for the groups of attempts.
+/// Creates a control group below our own, for the groups of attempts.
 fn groups(data: &Path) -> Option<PathBuf> {
     let base = cgroup::writable()?;
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());

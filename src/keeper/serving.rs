@@ -11,17 +11,17 @@ use rustix::net::{SocketFlags, accept_with};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The most connections at a time.
+/// The maximum number of connections at a time.
 const CLIENTS_MAX: usize = 128;
-/// The most bytes of unfinished requests of clients that have not introduced themselves.
+/// The maximum number of bytes in unfinished requests of clients that have not introduced themselves.
 const UNKNOWN_BYTES_MAX: usize = 16 << 20;
-/// The most children that have not executed their programs yet; beyond that, no more are launched.
+/// The maximum number of children that have not executed their programs yet; beyond that, no more are launched.
 const STARTING_MAX: usize = 256;
-/// How long a connection may take to introduce itself, in milliseconds.
+/// The maximum time a client may take to introduce itself, in milliseconds.
 const INTRODUCTION_MS: u64 = 10_000;
-/// How long no connection is accepted after a failure to accept, in milliseconds.
+/// The pause after a failure to accept a connection, in milliseconds.
 const PAUSE_MS: u64 = 1000;
-/// How long a keeper that holds nothing stays, in milliseconds.
+/// How long a keeper stays after it holds nothing, in milliseconds.
 const IDLE_MS: u64 = 1000;
 
 impl Keeper {
@@ -72,7 +72,7 @@ impl Keeper {
             .set(&self.files.listener, Source::Listener, interest);
     }
 
-    /// Handles requests of a client as long as it keeps reading the answers.
+    /// Handles requests of a client while it keeps reading the answers.
     pub(super) fn serve(&mut self, number: u32) {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
@@ -91,7 +91,7 @@ impl Keeper {
         let unknown = self.unknown_bytes();
         if matches!(client.role, Role::Unknown) && unknown + client.held_bytes() > UNKNOWN_BYTES_MAX
         {
-            client.refuse("too many requests are unfinished");
+            client.refuse("there are too many unfinished requests");
             client.send(&self.attempts);
         }
         if client.is_over() {
@@ -114,13 +114,13 @@ impl Keeper {
         self.poll.set(client, Source::Client(number), interest);
     }
 
-    /// Returns whether launches are suspended for now. Only the coordinator may be kept waiting, since it is served again after every
+    /// Returns whether launches are suspended for now. Only the coordinator may be kept waiting, because it is served again after every
     /// event.
     fn waits_for_starts(&self, number: u32) -> bool {
         self.coordinator == Some(number) && self.starting.len() >= STARTING_MAX
     }
 
-    /// Closes connections that have exceeded their time.
+    /// Closes connections that have exceeded their time limit.
     pub(super) fn part_with_the_silent(&mut self, now: u64) {
         let is_late = |client: &Client| {
             let most = match client.role {

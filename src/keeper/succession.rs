@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 impl Keeper {
-    /// Takes over the state that is in no log.
+    /// Takes over the state that is not in the log.
     pub(crate) fn unpack(&mut self, carried: Carried) {
         for parcel in carried.parcels {
             let [input, output, errors] = parcel.streams.map(inherited);
@@ -65,7 +65,7 @@ fn carried(waiting: &Waiting) -> CarriedParcel {
         parcel: waiting.parcel.clone(),
         streams: waiting.streams.each_ref().map(AsRawFd::as_raw_fd),
         bytes: waiting.bytes,
-        // The connection that it would stay with closes here.
+        // The connection to which the parcel is tied closes here, so it waits a minute at most.
         until: waiting.until.min(until(now())),
     }
 }

@@ -1,6 +1,6 @@
 //! Replaces the program of a keeper with a newer one in the same process, so that its children remain its children.
 //!
-//! What it holds is in its log. State that is in no log is passed in an in-memory file, and descriptors stay open.
+//! The attempts held are in the log. State that is not in the log is passed in an in-memory file, and descriptors stay open.
 
 use crate::decode;
 use crate::keeper::protocol::Parcel;
@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// The name of a keeper's program, as lists of processes show it.
+/// The name of a keeper's program, as `ps` shows it.
 pub(crate) const NAME: &CStr = c"sexton";
 
 /// The numbers of the descriptors that the new program finds open.
@@ -23,7 +23,7 @@ pub struct Resumption {
     pub lock: i32,
     /// The listening socket.
     pub listener: i32,
-    /// The state that is in no log: a `Carried`.
+    /// The state that is not in the log: a `Carried`.
     pub state: i32,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Display for Resumption {
     }
 }
 
-/// The state that is in no log. Change rule: as for the protocol, fields are added at the end.
+/// The state that is not in the log. Change rule: as for the protocol, fields are added at the end.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Carried {
     /// Parcels waiting for their launches.
@@ -108,7 +108,7 @@ pub(crate) fn become_program(
         Ok(()) => replace(program, NAME, &arguments),
         Err(error) => error.into(),
     };
-    // It does no harm if this fails: a child closes all descriptors but its own.
+    // A failure is harmless: a child closes all descriptors but its own.
     let _best = all(false);
     error
 }
@@ -145,7 +145,7 @@ mod tests {
             starting: vec![(4242, 12)],
         };
         let file = carried.write().expect("there is memory");
-        let read = Carried::read(file.into()).expect("it is whole");
+        let read = Carried::read(file.into()).expect("the file is complete");
         assert_eq!(read, carried);
     }
 }

@@ -8,12 +8,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The depth below a group to which its descendants are visited and removed.
+/// The maximum depth below a group to which its descendants are visited and removed.
 const DEPTH_MAX: u32 = 64;
 
-/// Returns the control group below which this process can create others, or `None` if there is none.
-/// That is its own group, or the parent if that is delegated to it. The kernel must be able to kill a group (5.14). A version 2 hierarchy
-/// mounted beside version 1 is enough, even without controllers.
+/// Returns the control group below which this process can create others, or `None` if there is none. That is its own group, or the parent
+/// group if that is delegated to it. The kernel must be able to kill a group (5.14). A version 2 hierarchy mounted beside version 1 is
+/// enough, even without controllers.
 pub fn writable() -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
@@ -69,7 +69,7 @@ pub fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Returns the path of the group that a process is in; `None` if the process is gone or its group is not visible.
+/// Returns the path of the group that a process is in; `None` if the process no longer exists or its group is not visible.
 pub fn of(pid: u32) -> Option<PathBuf> {
     let own = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
@@ -78,7 +78,7 @@ pub fn of(pid: u32) -> Option<PathBuf> {
     found.into_iter().find_map(|mount| mount.place(&own))
 }
 
-/// Kills every process in the group and below it at once. Returns whether the group existed.
+/// Kills all processes in the group and below it together. Returns whether the group existed.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -120,7 +120,7 @@ pub fn procs(path: &Path) -> io::Result<Vec<u32>> {
 /// # Errors
 /// Returns `ResourceBusy` if a process lives in one of them, else the underlying I/O error.
 pub fn remove(path: &Path) -> io::Result<()> {
-    // Few groups have children, and looking for them costs more than trying.
+    // Few groups have children, and looking for them costs more than attempting the removal.
     if absent_is_none(fs::remove_dir(path)).is_ok() {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn bottom_up(
     each(path)
 }
 
-/// Maps the error of an absent group to `None`, including that of a group removed while it is being read.
+/// Maps the error for a missing group to `None`, including a group that is removed while it is being read.
 pub(super) fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -266,7 +266,7 @@ mod tests {
     fn a_mount_beside_version_1_counts() {
         let found = mounted(HYBRID);
         let [mount] = found.as_slice() else {
-            panic!("one of them: {found:?}");
+            panic!("expected one mount: {found:?}");
         };
         let place = mount.place(Path::new("/system.slice/x.service"));
         let wanted = "/sys/fs/cgroup/unified/system.slice/x.service";
@@ -277,7 +277,7 @@ mod tests {
     fn a_part_that_is_mounted_elsewhere_is_found_below_its_root() {
         let line = b"9 1 0:3 /docker/ab /a\\040b/cg rw shared:7 master:1 - cgroup2 none rw";
         let found = mounted(line);
-        let mount = found.first().expect("it is one");
+        let mount = found.first().expect("there is one mount");
         assert_eq!(
             mount.place(Path::new("/docker/ab/c")),
             Some("/a b/cg/c".into())

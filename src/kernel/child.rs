@@ -3,7 +3,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "between clone and exec there is nothing but calls of the kernel"
+    reason = "between clone and exec, only system calls are allowed"
 )]
 
 use crate::kernel::plan::{Plan, Step};
@@ -11,13 +11,13 @@ use std::ffi::{CString, c_char, c_int};
 use std::os::fd::RawFd;
 use std::ptr;
 
-/// The child's descriptor of the pipe on which it waits for permission to go on.
+/// The child's descriptor of the pipe on which it waits for permission to continue.
 const GATE: RawFd = 3;
-/// The child's descriptor of the pipe on which it reports what failed.
+/// The child's descriptor of the pipe on which it reports a failure.
 const OUTCOME: RawFd = 4;
 /// The first descriptor above those the child keeps.
 const REST: RawFd = 5;
-/// The exit code of a child that did not get as far as its program.
+/// The exit code of a child that did not reach its program.
 const NEVER_RAN: c_int = 127;
 /// The highest signal number.
 const SIGNAL_MAX: c_int = 64;
@@ -31,7 +31,7 @@ pub(in crate::kernel) struct Strings {
 }
 
 impl Strings {
-    /// Builds the arrays from a plan. They are valid only as long as the plan lives.
+    /// Builds the arrays from a plan. They are valid only while the plan exists.
     pub(in crate::kernel) fn of(plan: &Plan) -> Self {
         Self {
             argv: pointers(&plan.argv),
@@ -68,7 +68,7 @@ impl Life<'_> {
         }
     }
 
-    /// Goes on to the program; returns only if a step failed.
+    /// Executes every step up to the program; returns only if a step failed.
     fn try_to_live(&self) -> (Step, c_int) {
         if let Err(errno) = self.place_descriptors() {
             return (Step::Streams, errno);
@@ -96,8 +96,7 @@ impl Life<'_> {
         (Step::Exec, self.execute())
     }
 
-    /// Moves streams and pipes to their numbers and closes everything else, above all copies of the descriptors that make the keeper the
-    /// keeper.
+    /// Moves streams and pipes to their numbers and closes everything else, in particular copies of the keeper's lock file and sockets.
     fn place_descriptors(&self) -> Result<(), c_int> {
         for (fd, place) in self.fds.into_iter().zip(0..) {
             // SAFETY: the call takes only integers.
@@ -105,7 +104,7 @@ impl Life<'_> {
                 return Err(errno());
             }
         }
-        // SAFETY: only integers; every descriptor closed is a copy that nothing in this process uses any more.
+        // SAFETY: only integers; every descriptor closed is a copy that this process no longer uses.
         unsafe {
             if libc::syscall(libc::SYS_close_range, REST, libc::c_uint::MAX, 0) != 0 {
                 for fd in REST..4096 {
@@ -141,7 +140,7 @@ impl Life<'_> {
         };
         let (count, list) = (user.groups.len(), user.groups.as_ptr());
         let (uid, gid) = (user.user, user.group);
-        // SAFETY: `list` has `count` elements; the rest are integers. Direct system calls suffice, since this is the only thread.
+        // SAFETY: `list` has `count` elements; the rest are integers. Direct system calls are sufficient, because this is the only thread.
         let done = unsafe {
             libc::syscall(libc::SYS_setgroups, count, list) == 0
                 && libc::syscall(libc::SYS_setresgid, gid, gid, gid) == 0
@@ -150,7 +149,7 @@ impl Life<'_> {
         if done { Ok(()) } else { Err(errno()) }
     }
 
-    /// Tries one path after the other. `EACCES` is remembered and returned if nothing better follows, as shells do.
+    /// Tries the paths in order. `EACCES` is remembered, and returned if no later path succeeds, as in shells.
     fn execute(&self) -> c_int {
         let mut refused = None;
         let mut last = libc::ENOENT;
@@ -169,7 +168,7 @@ impl Life<'_> {
     }
 }
 
-/// Waits for one byte on the gate. If the pipe is closed instead, the parent is gone and this process must not run.
+/// Waits for one byte on the gate. If the pipe is closed instead, the parent has exited and this process must not run.
 fn wait_for_leave() {
     let mut byte = 0_u8;
     loop {
@@ -189,14 +188,14 @@ fn wait_for_leave() {
     }
 }
 
-/// Resets every signal to its default action and unblocks all of them. Uses direct system calls, since the C library reserves two signals
-/// for itself and our own parent may have set those to be ignored, too.
+/// Resets every signal to its default action and unblocks all of them. Uses direct system calls, because the C library reserves two signals
+/// for itself, and our own parent may have set those to be ignored as well.
 fn forget_signals() {
     // Longer than any kernel's `struct sigaction`; all zeroes mean the default action and an empty set.
     let zero = [0_u64; 8];
     let (place, none) = (zero.as_ptr(), ptr::null_mut::<u64>());
     // SAFETY: `place` has as many zeroes as the kernel reads, and null is passed where it must not write. The kernel rejects numbers that
-    // are no signals or cannot be changed.
+    // are not signals or cannot be changed.
     unsafe {
         for signal in 1..=SIGNAL_MAX {
             libc::syscall(libc::SYS_rt_sigaction, signal, place, none, SIGNALS_BYTES);

@@ -47,14 +47,14 @@ impl Receiver {
     pub fn bind(address: &SocketAddrUnix) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        // Enabled before anyone can send: a datagram received earlier would carry no credentials.
+        // Enabled before any process can send: a datagram received earlier would carry no credentials.
         set_socket_passcred(&socket, true)?;
         bind(&socket, address)?;
         Ok(Self(socket))
     }
 
-    /// Returns the next datagram, or `None` if none has arrived. One that does not fit the buffer is truncated, and descriptors passed with
-    /// it are closed.
+    /// Returns the next datagram, or `None` if none has arrived. A datagram that does not fit the buffer is truncated, and descriptors
+    /// passed with it are closed.
     ///
     /// # Errors
     /// Returns the error of `recvmsg`.
@@ -63,7 +63,8 @@ impl Receiver {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
         };
-        // Room for one message with the credentials, which comes first, and for nothing else: the kernel drops what does not fit.
+        // Room for one message with the credentials, which comes first, and for nothing else: the kernel drops everything that does not
+        // fit.
         let mut control = [0_u64; 8];
         // SAFETY: a plain C struct of integers and pointers for which all zeroes is a valid value.
         let mut message: libc::msghdr = unsafe { zeroed() };
@@ -103,7 +104,7 @@ fn sender(message: &libc::msghdr) -> Option<Sender> {
     if first.is_null() {
         return None;
     }
-    // SAFETY: it is not null, so it points at a whole header.
+    // SAFETY: the pointer is not null, so it points at a whole header.
     let header = unsafe { *first };
     // SAFETY: takes a length and returns a length.
     let whole = unsafe { libc::CMSG_LEN(SENDER_BYTES) };
@@ -112,7 +113,7 @@ fn sender(message: &libc::msghdr) -> Option<Sender> {
     if !is_about_sender || (header.cmsg_len as u64) < u64::from(whole) {
         return None;
     }
-    // SAFETY: the header says that at least a whole `ucred` follows it.
+    // SAFETY: according to its length, the header is followed by at least a whole `ucred`.
     let sender: libc::ucred = unsafe { ptr::read_unaligned(libc::CMSG_DATA(first).cast()) };
     let pid = u32::try_from(sender.pid).ok().filter(|pid| *pid != 0)?;
     let user = sender.uid;
@@ -129,14 +130,19 @@ mod tests {
     fn a_datagram_comes_with_who_sent_it_and_is_cut_where_it_is_too_long() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("socket");
-        let address = SocketAddrUnix::new(&path).expect("it is short");
-        let receiver = Receiver::bind(&address).expect("it is bound");
+        let address = SocketAddrUnix::new(&path).expect("the path is short");
+        let receiver = Receiver::bind(&address).expect("the socket is bound");
         let mut buffer = [0; 4];
-        assert_eq!(receiver.receive(&mut buffer).expect("it is open"), None);
+        assert_eq!(
+            receiver.receive(&mut buffer).expect("the socket is open"),
+            None
+        );
         let sender = UnixDatagram::unbound().expect("a socket");
-        sender.send_to(b"READY=1", &path).expect("it is sent");
-        let datagram = receiver.receive(&mut buffer).expect("it is open");
-        let datagram = datagram.expect("one has come");
+        sender
+            .send_to(b"READY=1", &path)
+            .expect("the datagram is sent");
+        let datagram = receiver.receive(&mut buffer).expect("the socket is open");
+        let datagram = datagram.expect("a datagram has arrived");
         assert_eq!((datagram.bytes, &buffer), (4, b"READ"));
         let own = Sender {
             pid: std::process::id(),

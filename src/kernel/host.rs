@@ -1,4 +1,4 @@
-//! The machine, boot and PID namespace within which identities are valid, and the abilities of this kernel. Each is read once.
+//! The machine, boot and PID namespace within which identities are valid, and the features of this kernel. Each is read once.
 
 use crate::kernel::pidfs;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -35,7 +35,7 @@ pub fn namespace() -> u64 {
     *NAMESPACE.get_or_init(|| fs::metadata("/proc/self/ns/pid").map_or(0, |status| status.ino()))
 }
 
-/// Returns the abilities of this kernel, which are probed on the first call.
+/// Returns the features of this kernel, which are probed on the first call.
 pub fn abilities() -> &'static Abilities {
     static ABILITIES: OnceLock<Abilities> = OnceLock::new();
     ABILITIES.get_or_init(Abilities::probe)
@@ -77,7 +77,7 @@ impl Tier {
 }
 
 impl Abilities {
-    /// Returns the tier that these features amount to.
+    /// Returns the tier to which these features correspond.
     pub const fn tier(&self) -> Tier {
         if self.inodes && self.handles.is_some() && self.exits {
             Tier::A

@@ -21,7 +21,7 @@ pub enum Lookup {
 
 /// Opens the process that has this PID now and returns it with its identity; `None` if no process has it.
 ///
-/// While the descriptor is held, it is checked that the PID still belongs to the same process, so a PID reused in between is never paired
+/// While the descriptor is open, this checks that the PID still belongs to the same process, so a PID reused in between is never paired
 /// with the start time of another process.
 ///
 /// # Errors
@@ -34,7 +34,7 @@ pub fn identify(pid: u32) -> io::Result<Option<(Pidfd, Identity)>> {
     Ok(identity.map(|identity| (pidfd, identity)))
 }
 
-/// Returns the identity of the process that has this PID now together with its parent's PID, read at once; `None` if no process has it.
+/// Returns the identity of the process that has this PID now together with its parent's PID, read in one call; `None` if no process has it.
 ///
 /// # Errors
 /// Returns an error if no descriptor can be opened, or `/proc` cannot be read.
@@ -45,7 +45,7 @@ pub fn identify_with_parent(pid: u32) -> io::Result<Option<(Identity, u32)>> {
     described(pid, &pidfd)
 }
 
-/// Returns the identity of the process `pid`, to which `pidfd` refers; `None` if it is gone.
+/// Returns the identity of the process `pid`, to which `pidfd` refers; `None` if it no longer exists.
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
@@ -53,7 +53,7 @@ pub fn describe(pid: u32, pidfd: &Pidfd) -> io::Result<Option<Identity>> {
     Ok(described(pid, pidfd)?.map(|(identity, _)| identity))
 }
 
-/// Returns identity and parent PID, both of one process: it held its PID before they were read and holds it afterwards.
+/// Returns the identity and the parent PID of one process, which held its PID before they were read and still holds it afterwards.
 fn described(pid: u32, pidfd: &Pidfd) -> io::Result<Option<(Identity, u32)>> {
     let inode = pidfd.inode()?;
     let Some(stat) = proc::stat(pid)? else {

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 const F_SETSIG: libc::c_int = 10;
 
 /// Returns whether any process has this file open for writing. `file` must be open read-only. The kernel grants a read lease only if there
-/// is no writer; the lease is released at once.
+/// is no writer; the lease is released immediately.
 ///
 /// # Errors
 /// Returns the error of `fcntl`: the file may belong to another user, or its file system may not support leases.
@@ -43,18 +43,18 @@ mod tests {
     fn a_file_is_written_as_long_as_somebody_has_it_open_for_that() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
-        let writer = File::create(&path).expect("it is made");
-        let reader = File::open(&path).expect("it is there");
-        // Some file systems have no leases; the callers search for writers there.
+        let writer = File::create(&path).expect("the file is created");
+        let reader = File::open(&path).expect("the file exists");
+        // Some file systems have no leases; there, callers search for writers.
         let Ok(is) = is_written(reader.as_fd()) else {
             return;
         };
         assert!(is);
         drop(writer);
-        assert!(!is_written(reader.as_fd()).expect("as before"));
+        assert!(!is_written(reader.as_fd()).expect("the file system has leases"));
         let appender = OpenOptions::new().append(true).open(&path);
-        assert!(is_written(reader.as_fd()).expect("as before"));
+        assert!(is_written(reader.as_fd()).expect("the file system has leases"));
         drop(appender);
-        assert!(!is_written(reader.as_fd()).expect("as before"));
+        assert!(!is_written(reader.as_fd()).expect("the file system has leases"));
     }
 }

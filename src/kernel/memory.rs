@@ -1,6 +1,6 @@
 //! A limit on the memory of all processes in a control group together: version 2, with the memory controller.
 //!
-//! A group has that controller if its parent enables it for its children. A group with processes of its own cannot do so, unless it is the
+//! A group has that controller if its parent enables it for its children. A group that contains processes cannot do so, unless it is the
 //! root.
 
 use crate::kernel::cgroup::{absent_is_none, create};
@@ -49,7 +49,7 @@ pub fn bound(group: &Path, most: u64) -> io::Result<bool> {
     }
     // Kernels without swap accounting have no such file.
     write(group, "memory.swap.max", "0")?;
-    // If only one process of a command were killed, nobody could say what the rest did.
+    // If only one process of a command were killed, the effects of the others would be unpredictable.
     write(group, "memory.oom.group", "1")?;
     Ok(true)
 }
@@ -141,24 +141,24 @@ mod tests {
         let was_reached = true;
         let after = "max 17\noom 1\noom_kill 3\noom_group_kill 1\n";
         assert_eq!(of("4096\n", after), Some(Bound { most, was_reached }));
-        assert_eq!(of("max\n", after), None, "nothing bounds it");
+        assert_eq!(of("max\n", after), None, "the group has no limit");
     }
 
     #[test]
     fn a_base_has_the_controller_given_out_where_it_can_be() {
         let base = group(&["cgroup.subtree_control"]);
-        let path = create_giving(base.path(), "ours").expect("it is made");
+        let path = create_giving(base.path(), "ours").expect("the group is created");
         // The kernel adds it to the list; here the file contains what was written.
         assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
-        assert!(!is_given_out(&path), "nobody can, as it has no such file");
+        assert!(!is_given_out(&path), "the group has no such file");
         let list = path.join("cgroup.subtree_control");
         fs::write(list, "cpu memory pids\n").expect("it is written");
-        create_giving(base.path(), "ours").expect("it is there");
+        create_giving(base.path(), "ours").expect("the group exists");
         assert!(is_given_out(&path));
         assert_eq!(
             read(&path, "cgroup.subtree_control"),
             "cpu memory pids\n",
-            "what is given out is not written again"
+            "a controller that is enabled already is not enabled again"
         );
     }
 }

@@ -1,9 +1,9 @@
-//! Linux facilities for processes as safe functions: reliable identity, signals that reach only the process they are meant for, control
-//! groups, and new processes. The only folder with `unsafe`.
+//! Linux facilities for processes as safe functions: reliable identity, signals that reach only the intended process, control groups, and
+//! new processes. The only folder with `unsafe`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `host.rs` | the machine, the boot, the PID namespace, and the abilities of this kernel |
+//! | `host.rs` | the machine, the boot, the PID namespace, and the features of this kernel |
 //! | `pidfs.rs` | calls that rely on kernel constants: file handles, inodes and exit statuses of pidfds |
 //! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
@@ -19,7 +19,7 @@
 //! | `signals.rs` | signals as a descriptor |
 //! | `wait.rs` | children that have ended |
 //!
-//! It makes no decisions, and imports nothing but identifiers and bytes.
+//! This folder makes no decisions, and imports nothing but identifiers and bytes.
 
 pub mod cgroup;
 mod child;

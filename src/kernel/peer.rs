@@ -1,4 +1,4 @@
-//! Identifies the process at the other end of a Unix socket by more than its PID, which may be reused by the time it is read.
+//! Identifies the process at the other end of a Unix socket by more than its PID, which may have been reused by the time it is read.
 
 #![expect(unsafe_code, reason = "this option of a socket has no safe call")]
 
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 /// `SO_PEERPIDFD` of `asm-generic/socket.h` (6.5).
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// What the kernel reports about the process that connected.
+/// The kernel's answer about the process that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// The inode that distinguishes it from every other process of this boot.
@@ -38,7 +38,8 @@ pub fn of(socket: impl AsFd) -> Peer {
 
 fn descriptor(socket: impl AsFd) -> io::Result<Pidfd> {
     let mut fd: libc::c_int = -1;
-    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).expect("it is short");
+    let mut length =
+        libc::socklen_t::try_from(size_of::<libc::c_int>()).expect("the size of an integer fits");
     let (socket, place) = (socket.as_fd().as_raw_fd(), (&raw mut fd).cast());
     // SAFETY: `place` points at a live integer, and `length` is its size.
     let asked = unsafe {
@@ -68,12 +69,12 @@ mod tests {
     fn who_connects_is_known_by_its_inode() {
         let folder = tempfile::tempdir().expect("a directory can be made");
         let path = folder.path().join("socket");
-        let listener = UnixListener::bind(&path).expect("it binds");
-        let _client = UnixStream::connect(&path).expect("it connects");
-        let (stream, _) = listener.accept().expect("somebody connects");
+        let listener = UnixListener::bind(&path).expect("the socket is bound");
+        let _client = UnixStream::connect(&path).expect("the client connects");
+        let (stream, _) = listener.accept().expect("a client is connecting");
         let own = identify(std::process::id())
-            .expect("it can be")
-            .expect("it lives");
+            .expect("the process can be identified")
+            .expect("the process is alive");
         let expected = match own.1.inode {
             0 => Peer::Untold,
             inode => Peer::Inode(inode),

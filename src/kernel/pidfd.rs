@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
-/// What a process that is not the parent can learn about how a process ended.
+/// The exit status of a process, as far as a process other than its parent can learn it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// The status in the format of `wait`.
@@ -42,13 +42,13 @@ impl Pidfd {
         };
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => Ok(Some(Self(fd))),
-            // A thread that does not lead its process has an id of its own, which is not a PID.
+            // A thread that is not the leader of its process has a separate id, which is not a PID.
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Opens the process with this inode; `None` if it is gone or not visible from this PID namespace.
+    /// Opens the process with this inode; `None` if it no longer exists or is not visible from this PID namespace.
     ///
     /// # Errors
     /// Returns `Unsupported` if the kernel cannot open a process by its inode, else the error of `open_by_handle_at`.
@@ -122,10 +122,10 @@ impl Pidfd {
         }
     }
 
-    /// Returns whether the process still holds its PID: it is running, or nobody has reaped it.
+    /// Returns whether the process still holds its PID: it is running, or has not been reaped.
     ///
     /// # Errors
-    /// Returns the error of `pidfd_send_signal`, except for a missing permission, which only an existing process can cause.
+    /// Returns the error of `pidfd_send_signal`, except for a missing permission, which shows that the process exists.
     pub fn is_held(&self) -> io::Result<bool> {
         match self.signal(0) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
@@ -133,7 +133,8 @@ impl Pidfd {
         }
     }
 
-    /// Returns how the process ended, as far as the kernel tells processes other than its parent, whether or not it has been reaped.
+    /// Returns the exit status as far as the kernel reports it to processes other than the parent, whether or not the process has been
+    /// reaped.
     ///
     /// # Errors
     /// Returns the error of the system call that failed.
@@ -147,7 +148,7 @@ impl Pidfd {
                 return Ok(ExitStatus::Alive);
             }
             let status = proc::zombie_status(pid)?;
-            // The process still holds its PID after the read, so the PID was its own all the time.
+            // The process still holds its PID after the read, so it held the PID all the time.
             if self.is_held()? {
                 return Ok(status.map_or(ExitStatus::Untold, ExitStatus::Known));
             }

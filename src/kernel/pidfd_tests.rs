@@ -25,41 +25,49 @@ impl Drop for Cat {
 #[test]
 fn a_process_is_found_until_it_ends_and_its_status_after() {
     let mut cat = Cat::start();
-    let (pidfd, identity) = identify(cat.0.id()).expect("it can be").expect("it lives");
+    let (pidfd, identity) = identify(cat.0.id())
+        .expect("the process can be identified")
+        .expect("the process is alive");
     assert!(matches!(find(&identity), Lookup::Alive(_)));
-    assert!(!pidfd.has_ended().expect("it polls"));
+    assert!(!pidfd.has_ended().expect("the poll works"));
     let living = match abilities().tier() {
         Tier::A => ExitStatus::Alive,
         Tier::B | Tier::C => ExitStatus::Untold,
     };
-    assert_eq!(pidfd.exit_status().expect("it asks"), living);
-    assert!(pidfd.signal(9).expect("it may be sent"));
+    assert_eq!(pidfd.exit_status().expect("the query works"), living);
+    assert!(pidfd.signal(9).expect("the signal may be sent"));
     rustix::process::waitid(
         rustix::process::WaitId::PidFd(rustix::fd::AsFd::as_fd(&pidfd)),
         rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
     )
-    .expect("it is our child");
+    .expect("the process is our child");
     assert!(
         matches!(find(&identity), Lookup::Ended(_)),
-        "nobody has reaped it"
+        "the process has not been reaped"
     );
-    assert!(pidfd.is_held().expect("it asks"));
+    assert!(pidfd.is_held().expect("the query works"));
     let known = match abilities().tier() {
         Tier::A => ExitStatus::Known(9),
         Tier::B | Tier::C => ExitStatus::Untold,
     };
-    assert_eq!(pidfd.exit_status().expect("it asks"), known, "of a zombie");
-    cat.0.wait().expect("it is our child");
+    assert_eq!(
+        pidfd.exit_status().expect("the query works"),
+        known,
+        "the status of a zombie"
+    );
+    cat.0.wait().expect("the process is our child");
     assert!(matches!(find(&identity), Lookup::Gone));
-    assert!(!pidfd.is_held().expect("it asks"));
-    assert!(!pidfd.signal(0).expect("it asks"));
-    assert_eq!(pidfd.exit_status().expect("it asks"), known);
+    assert!(!pidfd.is_held().expect("the query works"));
+    assert!(!pidfd.signal(0).expect("the query works"));
+    assert_eq!(pidfd.exit_status().expect("the query works"), known);
 }
 
 #[test]
 fn what_is_of_another_boot_is_gone_and_another_start_is_another_process() {
     let cat = Cat::start();
-    let (_, identity) = identify(cat.0.id()).expect("it can be").expect("it lives");
+    let (_, identity) = identify(cat.0.id())
+        .expect("the process can be identified")
+        .expect("the process is alive");
     let mut rebooted = identity;
     rebooted.boot ^= 1;
     assert!(matches!(find(&rebooted), Lookup::Gone));
@@ -78,10 +86,14 @@ fn what_is_of_another_boot_is_gone_and_another_start_is_another_process() {
 
 #[test]
 fn numbers_that_no_process_has_are_none() {
-    assert!(Pidfd::open(0).expect("it asks").is_none());
-    assert!(Pidfd::open(u32::MAX).expect("it asks").is_none());
-    assert!(Pidfd::open(0x3fff_ffff).expect("it asks").is_none());
+    assert!(Pidfd::open(0).expect("the query works").is_none());
+    assert!(Pidfd::open(u32::MAX).expect("the query works").is_none());
+    assert!(Pidfd::open(0x3fff_ffff).expect("the query works").is_none());
     if abilities().handles.is_some() {
-        assert!(Pidfd::open_inode(u64::MAX - 5).expect("it asks").is_none());
+        assert!(
+            Pidfd::open_inode(u64::MAX - 5)
+                .expect("the query works")
+                .is_none()
+        );
     }
 }

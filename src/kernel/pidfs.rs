@@ -38,14 +38,14 @@ struct Handle {
     inode: [u8; 8],
 }
 
-/// What the kernel still knows of a process that a pidfd refers to.
+/// What the kernel still knows about the process that a pidfd refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::kernel) enum Kept {
     /// The process has been reaped; its status in the format of `wait`.
     Status(u32),
     /// The process is alive or has not been reaped; its PID.
     Process(u32),
-    /// Nothing is left.
+    /// The kernel no longer knows anything about it.
     Nothing,
 }
 
@@ -77,8 +77,8 @@ pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
     opened.ok().flatten().map(|_pidfd| handle.kind)
 }
 
-/// Opens the process with this inode; `None` if it is gone or not visible from this PID namespace. `pidfs` is any pidfd and shows where
-/// pidfs is.
+/// Opens the process with this inode; `None` if it no longer exists or is not visible from this PID namespace. `pidfs` is any pidfd, which
+/// identifies the mount of pidfs.
 pub(in crate::kernel) fn open(
     pidfs: impl AsFd,
     kind: i32,
@@ -109,7 +109,7 @@ pub(in crate::kernel) fn answers(pidfd: impl AsFd) -> bool {
     ask(pidfd, INFO_EXIT).is_ok()
 }
 
-/// Returns what the kernel still knows of the process.
+/// Returns what the kernel still knows about the process.
 pub(in crate::kernel) fn kept(pidfd: impl AsFd) -> io::Result<Kept> {
     match ask(pidfd, INFO_EXIT) {
         Ok(info) if info.mask & INFO_EXIT == 0 => Ok(Kept::Process(info.pids[1])),

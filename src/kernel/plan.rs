@@ -1,4 +1,4 @@
-//! What a new process runs and as which user, and the step at which it may fail.
+//! The program and user of a new process, and the step at which its start may fail.
 
 use crate::bytes::Bytes;
 use std::ffi::CString;

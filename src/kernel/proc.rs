@@ -1,8 +1,8 @@
-//! Processes as `/proc` shows them. A process that is gone yields `None`, not an error.
+//! Processes as `/proc` shows them. A process that no longer exists yields `None`, not an error.
 
 #![expect(
     unsafe_code,
-    reason = "the length of a tick and of a page have no safe call among the features of rustix that are used here"
+    reason = "the enabled features of rustix have no safe call for the length of a tick and of a page"
 )]
 
 use crate::bytes::Bytes;
@@ -14,8 +14,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The size of the buffer for `/proc/PID/stat`: some fifty numbers and a name of at most 64 bytes fit. The file is read in one call, since
-/// the kernel does not report its length beforehand.
+/// The size of the buffer for `/proc/PID/stat`: some fifty numbers and a name of at most 64 bytes fit. The file is read in one call,
+/// because the kernel does not report its length beforehand.
 const STAT_BYTES_MAX: usize = 2048;
 
 /// The fields of `/proc/PID/stat` that are used here.
@@ -35,12 +35,12 @@ pub struct Stat {
     pub cpu_ticks: u64,
     /// Resident memory in pages.
     pub memory_pages: u64,
-    /// The exit status in the format of `wait`; 0 while it lives, or if this user may not read it.
+    /// The exit status in the format of `wait`; 0 while it is alive, or if this user may not read it.
     pub exit_code: u32,
 }
 
 impl Stat {
-    /// Returns whether it has ended and nobody has reaped it.
+    /// Returns whether the process has ended but has not been reaped.
     pub const fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
@@ -110,7 +110,7 @@ pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
     Ok(living)
 }
 
-/// Adds all descendants of `members` to it.
+/// Adds all descendants of `members` to the set.
 pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>) {
     loop {
         let more: Vec<u32> = living
@@ -125,7 +125,7 @@ pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>
     }
 }
 
-/// Returns how many processes and threads the machine has created since boot.
+/// Returns the number of processes and threads that the machine has created since boot.
 ///
 /// # Errors
 /// Returns an error if `/proc/stat` cannot be read.
@@ -176,7 +176,7 @@ pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>>
     let real: Vec<PathBuf> = real.collect();
     let mut found = Vec::new();
     for pid in pids()? {
-        // Processes that are gone or may not be inspected are skipped.
+        // Processes that have exited or may not be inspected are skipped.
         let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             continue;
         };
@@ -193,7 +193,7 @@ pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>>
     Ok(found)
 }
 
-/// Returns the path of this program's executable. If that file was removed or replaced, the path is useless: see [`executes`].
+/// Returns the path of this program's executable. If that file was removed or replaced, the path cannot be used: see [`executes`].
 ///
 /// # Errors
 /// Returns the error of `readlink`.
@@ -257,7 +257,7 @@ fn split(bytes: &[u8]) -> Vec<Bytes> {
     bytes.split(|byte| *byte == 0).map(Bytes::new).collect()
 }
 
-/// Maps the error of a process that is gone to `None`. It may end between opening its file and reading it.
+/// Maps the error for a process that no longer exists to `None`. A process may end between opening its file and reading it.
 fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -296,7 +296,7 @@ mod tests {
         let rest = "S 7 42 43 0 -1 4194560 1 2 3 4 50 6 7 8 20 0 1 0 1234 9999 88 184";
         for name in ["sh", "a b", "x) R 1 (y", ") (", ""] {
             let text = format!("42 ({name}) {rest}\n");
-            let stat = Stat::parse(text.as_bytes()).expect("it is as documented");
+            let stat = Stat::parse(text.as_bytes()).expect("the format is as documented");
             assert_eq!((stat.state, stat.parent), (b'S', 7), "{name}");
             assert_eq!((stat.group, stat.session), (42, 43));
             assert_eq!((stat.start_ticks, stat.cpu_ticks), (1234, 56));
@@ -304,7 +304,7 @@ mod tests {
         }
         let zeroes = "0 ".repeat(26);
         let text = format!("42 (sh) {rest} {zeroes}1792\n");
-        let stat = Stat::parse(text.as_bytes()).expect("it is as documented");
+        let stat = Stat::parse(text.as_bytes()).expect("the format is as documented");
         assert_eq!(stat.exit_code, 7 << 8);
         for broken in ["", "42", "42 (sh", "42 (sh)", "42 (sh) S 1 2"] {
             assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
@@ -328,12 +328,19 @@ mod tests {
     #[test]
     fn our_own_process_is_read() {
         let own = std::process::id();
-        assert!(pids().expect("it reads").contains(&own));
-        let counted = stat(own).expect("it reads").expect("we live");
+        assert!(pids().expect("the file can be read").contains(&own));
+        let counted = stat(own)
+            .expect("the file can be read")
+            .expect("this process exists");
         assert!(!counted.is_zombie() && counted.memory_bytes() > 0);
-        assert!(!cmdline(own).expect("it reads").expect("we live").is_empty());
-        assert!(environ(own).expect("it reads").is_some());
-        assert!(cwd(own).expect("it reads").is_some());
-        assert_eq!(stat(u32::MAX).expect("it reads"), None);
+        assert!(
+            !cmdline(own)
+                .expect("the file can be read")
+                .expect("this process exists")
+                .is_empty()
+        );
+        assert!(environ(own).expect("the file can be read").is_some());
+        assert!(cwd(own).expect("the file can be read").is_some());
+        assert_eq!(stat(u32::MAX).expect("the file can be read"), None);
     }
 }

@@ -74,7 +74,7 @@ impl AsFd for Signals {
 
 /// Ignores this signal from now on. Programs executed later inherit that.
 pub fn ignore(signal: u32) {
-    // SAFETY: only integers, and no handler of ours that would run.
+    // SAFETY: only integers, and no handler that would run.
     unsafe { libc::signal(number(signal), libc::SIG_IGN) };
 }
 
@@ -85,9 +85,10 @@ pub fn allow_huge_pages() {
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0) };
 }
 
-/// Names this process as `ps` and `top` list it: at most 15 bytes are kept. A process that executed `/proc/self/exe` is named `exe`.
+/// Sets the name under which `ps` and `top` list this process: at most 15 bytes are kept. A process that executed `/proc/self/exe` is named
+/// `exe`.
 pub fn name_process(name: &std::ffi::CStr) {
-    // SAFETY: the kernel reads up to 16 bytes, as far as the terminating zero.
+    // SAFETY: the kernel reads at most 16 bytes, up to the terminating zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 

@@ -18,7 +18,7 @@ use std::ptr;
 /// Descriptors below this number belong to the child: its streams and the two pipes to its parent.
 const FIRST_OF_OURS: RawFd = 16;
 
-/// What a new process is given in addition to its plan.
+/// The settings of a new process besides its plan.
 #[derive(Clone, Copy, Default)]
 pub struct Birth<'a> {
     /// A descriptor of the control group to start in. If that fails, the process starts outside it.
@@ -40,7 +40,7 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// Lets the process go on to execute its program.
+    /// Allows the process to execute its program.
     ///
     /// # Errors
     /// Returns an error if the process was killed meanwhile.
@@ -83,8 +83,8 @@ impl AsFd for Outcome {
     }
 }
 
-/// Creates a new process with these three streams. It makes only system calls until it executes its program: if its parent had other
-/// threads, their locks would stay locked in the copy, and it takes none.
+/// Creates a new process with these three streams. It makes only system calls until it executes its program, and takes no locks: if the
+/// parent had other threads, their locks would stay locked in the copy.
 ///
 /// # Errors
 /// Returns the error of `clone3` or `pipe2`.
@@ -137,7 +137,7 @@ enum Clone {
     },
 }
 
-/// Returns whether the call would have failed without a group, too.
+/// Returns whether the call would also have failed without a group.
 fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -145,7 +145,7 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-/// Calls `clone3`, or `fork` if that is unknown or not permitted.
+/// Calls `clone3`, or `fork` if `clone3` is not available or not permitted.
 fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     let mut pidfd: libc::c_int = -1;
     let tid = birth.pid.unwrap_or(0);
@@ -166,7 +166,7 @@ fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     request.cgroup = u64::try_from(group).unwrap_or_default();
     let length = size_of::<libc::clone_args>();
     // SAFETY: all pointers in the request are valid until the call returns. The child shares no memory with us and has one thread, as we
-    // do, so every lock is as free there as it is here.
+    // do, so a lock that is free here is free there as well.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const request, length) };
     match u32::try_from(pid) {
         Ok(0) => Ok(Clone::Child),
@@ -242,7 +242,7 @@ pub fn is_alone() -> io::Result<bool> {
 /// Closes all inherited descriptors except the standard streams, so that a long-lived process does not keep pipes open that others wait on.
 /// Must be called before anything is opened.
 pub fn close_inherited() {
-    // SAFETY: only integers; this program has opened nothing yet, so nothing owns what is closed.
+    // SAFETY: only integers; this program has opened nothing yet, so nothing owns the closed descriptors.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }
@@ -274,7 +274,7 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, and its number is known only from the saved state, which is read once.
+    // SAFETY: the descriptor is open, and its number is known only from the saved state, which is read once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     inherit(fd.as_fd(), false)?;
     Ok(fd)

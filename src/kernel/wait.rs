@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "a status together with what was used has no safe call"
+    reason = "there is no safe call for a status together with resource usage"
 )]
 
 use crate::kernel::pidfd::Pidfd;
@@ -26,7 +26,7 @@ pub struct ChildExit {
 /// The result of checking for ended children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
-    /// One has ended and was reaped.
+    /// A child has ended and was reaped.
     Ended(ChildExit),
     /// There are children, but none has ended.
     Alive,
@@ -61,7 +61,7 @@ pub fn reap() -> io::Result<Children> {
     }
 }
 
-/// Returns a child that has ended and has not been reaped, without reaping it. It returns the same one until that is reaped.
+/// Returns a child that has ended and has not been reaped, without reaping it. Returns the same child until it is reaped.
 ///
 /// # Errors
 /// Returns the error of `waitid`.
@@ -88,7 +88,7 @@ pub fn reap_process(process: &Pidfd) -> io::Result<Option<u32>> {
     Ok(ended.map(|(_, status)| status))
 }
 
-/// Returns a child that has ended with its status; `None` if none of those selected has ended or is ours.
+/// Returns a child that has ended with its status; `None` if no selected process is our child and has ended.
 fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Option<(u32, u32)>> {
     // SAFETY: a plain C struct for which all zeroes is a valid value.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -112,7 +112,7 @@ fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Op
     Ok(pid.map(|pid| (pid, status.cast_unsigned())))
 }
 
-/// Returns whether this PID belongs to a child of ours that nobody has reaped.
+/// Returns whether this PID belongs to a child of this process that has not been reaped.
 pub fn is_child(pid: u32) -> bool {
     // SAFETY: a plain C struct for which all zeroes is a valid value.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };

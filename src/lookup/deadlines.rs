@@ -1,8 +1,7 @@
-//! The order in which time acts on items: the ends of spans by node time, dates by the wall clock.
+//! The order in which items become due: the ends of spans by node time, dates by the wall clock.
 //!
-//! A step of the wall clock moves every date relative to every span, so each kind has a wheel of its own, and the two are
-//! compared on demand. Removals on a date have a third wheel, which stands still while the wall clock is in doubt. Volatile, as
-//! the wheels are.
+//! A step of the wall clock moves every date relative to every span, so each kind has its own wheel, and the two are compared on demand.
+//! Removals on a date have a third wheel, which stands still while the wall clock is in doubt. The order is volatile, like the wheels.
 
 use crate::clock::{Date, Deadline, Now, Offset, Timestamp};
 use crate::ids::Slot;
@@ -82,7 +81,7 @@ impl Deadlines {
             .min()
     }
 
-    /// Whether an item is in one of the wheels.
+    /// Returns whether an item is in one of the wheels.
     pub(super) fn holds(&self, slot: Slot) -> bool {
         self.times.holds(slot) || self.dates.holds(slot) || self.removals.holds(slot)
     }

@@ -1,13 +1,13 @@
 //! Durable items of a machine, by slot, together with everything that a change of an item must update: the digest, the
 //! deadlines, and the pages that a snapshot consists of.
 //!
-//! A machine reads its items through a slab, and changes them through [`Kept`], naming the journal entry that makes each
-//! [`Change`]. State of which it has only one is in [`Once`]. So a machine need only define its [`Item`]s to get pages, digest
-//! and deadlines. Change rule: the stored form of an item is part of the on-disk format, see `persist/format.rs`.
+//! A machine reads its items through a slab, and changes them through [`Kept`], naming the journal entry that makes each [`Change`].
+//! Singleton state is in [`Once`]. So a machine need only define its [`Item`]s to get pages, digest and deadlines. Change rule: the stored
+//! form of an item is part of the on-disk format, see `persist/format.rs`.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "a machine changes items that are there: a slot without one is an impossible state"
+    reason = "a machine changes only existing items: an empty slot is an impossible state"
 )]
 
 use crate::clock::{Deadline, Now, Offset, Timestamp};
@@ -44,7 +44,7 @@ pub trait Item: Sized + 'static {
     /// Appends the canonical bytes of the item, over which the digest is computed.
     fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>);
 
-    /// Returns when time acts on the item, if its spans were restarted at `epoch`.
+    /// Returns when the item becomes due, if its spans were restarted at `epoch`.
     fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         None
     }
@@ -90,7 +90,7 @@ impl<T: Plain> Item for T {
     }
 }
 
-/// State of which a machine has only one, on a page of its own.
+/// The singleton state of a machine, on its own page.
 pub trait Single: Serialize + DeserializeOwned {
     /// Appends the canonical bytes of the state, over which the digest is computed.
     fn canonical(&self, bytes: &mut Vec<u8>);
@@ -184,7 +184,7 @@ impl<T: Item> Kept<T> {
         self.digest
     }
 
-    /// Restarts every span at `epoch`, and so computes every deadline again.
+    /// Restarts every span at `epoch`, and recomputes every deadline.
     pub fn begin_spans(&mut self, epoch: Timestamp) {
         self.epoch = epoch;
         self.deadlines.clear();
@@ -205,7 +205,7 @@ impl<T: Item> Kept<T> {
         self.deadlines.first(offset)
     }
 
-    /// Returns when time acts on an item, if ever.
+    /// Returns when an item becomes due, if ever.
     pub fn deadline_of(&self, slot: Slot) -> Option<Deadline> {
         self.items.get(slot)?.deadline(self.epoch)
     }
@@ -215,7 +215,7 @@ impl<T: Item> Kept<T> {
         let (items, epoch) = (&self.items, self.epoch);
         self.deadlines.due(now, |slot| {
             let deadline = items[slot].deadline(epoch);
-            deadline.expect("what is in order has a deadline")
+            deadline.expect("an item in the wheels has a deadline")
         })
     }
 
@@ -228,7 +228,7 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Whether the deadline of an item is being ignored.
+    /// Returns whether the deadline of an item is being ignored.
     pub fn is_forgotten(&self, slot: Slot) -> bool {
         self.deadline_of(slot).is_some() && !self.deadlines.holds(slot)
     }
@@ -261,7 +261,7 @@ impl<T: Item> Kept<T> {
         for stored in stored {
             let place = u32::from(T::place(&stored));
             if place >= Self::SLOTS {
-                return Err(format!("place {place} of a page is impossible"));
+                return Err(format!("a page has no place {place}"));
             }
             let slot = Slot(Self::first_slot(page) + place);
             let item = T::restore(stored, slot)?;
@@ -293,11 +293,15 @@ impl<T: Item> Kept<T> {
             item.canonical(slot, &mut bytes);
             digest.add(&bytes);
             let timed = item.deadline(self.epoch).is_some();
-            assert_eq!(self.deadlines.holds(slot), timed, "what ends is in order");
+            assert_eq!(
+                self.deadlines.holds(slot),
+                timed,
+                "an item is in the wheels if and only if it has a deadline"
+            );
         }
         assert_eq!(
             self.digest, digest,
-            "the running digest is that of a fresh count"
+            "the running digest equals one computed from scratch"
         );
     }
 
@@ -338,7 +342,7 @@ impl<T: Item> Kept<T> {
     }
 }
 
-/// State of which a machine has only one. It is read by dereferencing, and changed only by `change`.
+/// The singleton state of a machine. It is read by dereferencing, and changed only by `change`.
 #[derive(Debug, Default)]
 pub struct Once<T> {
     value: T,
@@ -375,7 +379,7 @@ impl<T: Single> Once<T> {
     /// Decodes the value's page.
     ///
     /// # Errors
-    /// Returns a description of what is wrong if `content` is not such a page.
+    /// Returns a description of what is wrong if `content` is not a page of this value.
     pub fn decode(content: &[u8]) -> Result<T, String> {
         read(content)
     }
@@ -407,7 +411,7 @@ mod tests {
     use crate::lookup::pages::Pages;
     use serde::{Deserialize, Serialize};
 
-    /// All that a machine must define for an item.
+    /// Everything that a machine must define for an item.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     struct Lease {
         name: String,

@@ -1,4 +1,4 @@
-//! The containers in which machines keep their items. They know slots, time and pages, and none of a machine's rules.
+//! The containers in which machines keep their items. They know about slots, time and pages, but not about a machine's rules.
 //!
 //! | file | holds |
 //! |---|---|

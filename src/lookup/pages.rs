@@ -1,9 +1,9 @@
-//! Tracks which pages of a machine's durable state have changed, and copies them for a checkpoint while the machine goes on.
+//! Tracks which pages of a machine's durable state have changed, and copies them for a checkpoint while the machine continues.
 //!
-//! Durable state is divided into pages: page 0 is the state of which the machine has only one, the others are ranges of its items.
-//! Each page remembers the journal entry that changed it last, so what has changed since any earlier watermark is known without
-//! keeping a mark for each snapshot. A checkpoint is copy-on-write: it begins at a watermark, a page not yet copied is
-//! copied before its first change after that, and the rest is copied in slices while the machine goes on.
+//! Durable state is divided into pages: page 0 holds the singleton state, and the others hold ranges of the machine's items. Each page
+//! remembers the journal entry that changed it last, so what has changed since any earlier watermark is known without keeping a mark for
+//! each snapshot. A checkpoint is copy-on-write: it begins at a watermark, a page not yet copied is copied before its first change after
+//! that, and the rest is copied in slices while the machine continues.
 //!
 //! A page must be touched before every change to its content. Nothing here is durable: it is lost with the process, and rebuilt
 //! from the pages themselves.
@@ -17,8 +17,8 @@ pub struct Copied {
     pub page: PageId,
     /// The journal entry that changed it last.
     pub changed: Seq,
-    /// Its content; empty if there is none any more. A snapshot stores empty pages, too: the older snapshot may still have the former
-    /// content, and must be told that it is gone.
+    /// Its content; empty if it was removed. A snapshot stores empty pages, too, because they replace the former content in an older
+    /// snapshot.
     pub content: Vec<u8>,
 }
 
@@ -129,14 +129,14 @@ impl Pages {
         self.running = None;
     }
 
-    /// Whether a checkpoint is under way.
+    /// Returns whether a checkpoint is under way.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 }
 
 impl Running {
-    /// Whether a page last changed by the entry `changed` is yet to be copied.
+    /// Returns whether a page last changed by the entry `changed` is yet to be copied.
     fn wants(&self, page: PageId, changed: Seq) -> bool {
         (page.kind(), page.index()) >= self.next && changed > self.since && changed <= self.upto
     }

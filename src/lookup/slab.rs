@@ -1,8 +1,8 @@
 //! A slab: items by slot number, stored in chunks, so that growing never moves existing items.
 //!
 //! A chunk holds as many items as fit into 64 KiB, a size class of common allocators, so little is wasted at its end.
-//! The lowest free slot is always handed out next, whatever the history: the same items in the same slots give the
-//! same next slot, also after a restart.
+//! The lowest free slot is always handed out next, whatever the history: the same items in the same slots give the same
+//! next slot, even after a restart.
 
 use crate::ids::Slot;
 use std::cmp::Reverse;
@@ -48,7 +48,7 @@ impl<T> Slab<T> {
     pub fn insert(&mut self, slot: Slot, item: T) {
         assert!(
             slot.index() <= self.extent as usize + Self::CHUNK,
-            "slots are given from the lowest on"
+            "slots are assigned from the lowest up"
         );
         self.grow(slot.0 + 1);
         if self.free.peek() == Some(&Reverse(slot)) {
@@ -60,7 +60,7 @@ impl<T> Slab<T> {
         let place = self
             .place_mut(slot)
             .expect("the slab was just made large enough");
-        assert!(place.replace(item).is_none(), "a slot is given once");
+        assert!(place.replace(item).is_none(), "a slot is assigned once");
     }
 
     /// Inserts an item at `slot`, after all others. The slots skipped become free.
@@ -124,7 +124,7 @@ impl<T> Slab<T> {
         self.extent as usize - self.free.len()
     }
 
-    /// Whether there are no items.
+    /// Returns whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

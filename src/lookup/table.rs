@@ -1,19 +1,18 @@
 //! Look-up from a name to a slot, where the name is stored in the item itself.
 //!
-//! A small table is a single hash table. A larger one is sharded, because one large table stalls everyone when it grows.
-//! The shards have unequal shares of the names, because equal shards would all grow at the same moment. Each shard doubles when it
-//! is full, the largest first, and the smallest when there are twice as many names. So at any number of names there is
-//! room for at most half as many more, and the memory that one shard frees is reused by the next to grow. Each slot keeps
-//! as much of its name's hash as its shard needs to grow: reading a million names for that would take longer than
-//! everything else that is done with them.
-//! A table is never iterated: order comes from elsewhere.
+//! A small table is a single hash table. A larger one is sharded, because one large table stalls all requests when it grows. The shards
+//! have unequal shares of the names, because equal shards would all grow at the same moment. Each shard doubles when it is full, the
+//! largest first, and the smallest when there are twice as many names. So at any number of names there is room for at most half as many
+//! more, and the memory that one shard frees is reused by the next to grow. Each slot keeps as much of its name's hash as its shard needs
+//! to grow: reading a million names for that would take longer than everything else that is done with them. A table is never iterated:
+//! order comes from elsewhere.
 
 use crate::ids::Slot;
 use hashbrown::HashTable;
 use std::hash::BuildHasher as _;
 
 const SHARDS: usize = 256;
-/// The most names in an unsharded table. Where many wait in line for few locks, each lock has such a table.
+/// The maximum number of names in an unsharded table. Where many clients wait in line for few locks, each lock has such a table.
 const PIECE: usize = 1024;
 
 /// A slot, and the part of its name's hash that its shard needs.
@@ -64,7 +63,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Returns the slot whose item has this name; `is` tells whether a slot's item does.
+    /// Returns the slot whose item has this name; `is` returns whether a slot's item does.
     pub fn find(&self, name: &impl std::hash::Hash, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         let hash = self.hasher.hash_one(name);
         self.shards
@@ -73,7 +72,7 @@ impl Table {
             .map(|place| place.slot)
     }
 
-    /// Adds a slot under a name that is not in the table. `name_of` returns the name of an item that is.
+    /// Adds a slot under a name that is not in the table. `name_of` returns the name of an item in the table.
     pub fn insert<N: std::hash::Hash>(
         &mut self,
         name: &N,
@@ -108,7 +107,7 @@ impl Table {
         }
     }
 
-    /// Replaces one slot with another under the same name; returns false if `old` is not there.
+    /// Replaces one slot with another under the same name; returns false if `old` is not in the table.
     pub fn replace(&mut self, name: &impl std::hash::Hash, old: Slot, new: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
@@ -119,7 +118,7 @@ impl Table {
         found.map(|place| place.slot = new).is_some()
     }
 
-    /// Removes a slot; returns false if it is not there.
+    /// Removes a slot; returns false if it is not in the table.
     pub fn remove(&mut self, name: &impl std::hash::Hash, slot: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
@@ -204,14 +203,14 @@ mod tests {
                 table.shards.iter().map(HashTable::capacity).sum(),
             );
             assert!(room * 10 <= names * 16, "room for {room} at {names}");
-            // The hasher's seed is random: a twentieth is added at once now and then, a tenth never is.
+            // The hasher's seed is random: now and then the room grows by a twentieth in one step, but never by a tenth.
             assert!(
                 before == 0 || (room - before) * 10 <= room,
-                "not many at once"
+                "the room grows in small steps"
             );
             grown += usize::from(room > before);
         }
-        assert!(grown > 100, "at many moments, not few");
+        assert!(grown > 100, "the room grows in many steps");
     }
 
     #[test]

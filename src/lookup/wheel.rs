@@ -116,7 +116,7 @@ impl Wheel {
         self.link_mut(slot.0).previous = OUT;
     }
 
-    /// Whether an item is in the wheel.
+    /// Returns whether an item is in the wheel.
     pub(crate) fn holds(&self, slot: Slot) -> bool {
         slot.index() < self.links.len() * CHUNK && self.link(slot.0).previous != OUT
     }

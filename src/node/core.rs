@@ -1,4 +1,4 @@
-//! The core thread of a node: from a data directory to open listeners, and back to a directory at rest.
+//! The core thread of a node: opens the data directory and the listeners, and closes them again when the node stops.
 
 use super::chance::chance;
 use super::doors::OpenDoors;
@@ -33,7 +33,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-/// How long subscribers of events may delay the stop: a record that nobody waits for need not be on its way to the disk.
+/// The maximum time the stop waits until subscribers can receive the last event. The event's record may not be on its way to the disk yet.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The core thread's ends of the channels to the node's handles.
@@ -163,7 +163,7 @@ impl Core {
                 checkpoints,
                 files,
             }),
-            // Only a listener failed: the next start follows a clean stop.
+            // Only a listener failed, so stop cleanly before returning the error.
             Err(error) => {
                 end(&spine, &checkpoints, files).await;
                 Err(error)
@@ -172,7 +172,7 @@ impl Core {
     }
 }
 
-/// Configures the services, and starts the removal of process files whose records are gone.
+/// Configures the services, and starts the removal of process files that have no record.
 async fn begin_with(handle: &Handle, config: &Config, keeping: &Keeping) {
     if let Some(faults) = keeping.faults() {
         faults::plant(handle, faults);
@@ -205,7 +205,7 @@ fn rouse_with(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
     }
 }
 
-/// Returns what launches processes, and where they are kept.
+/// Returns the settings with which processes are launched and kept.
 fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     let data = config.data.clone();
     let data = data.map(|data| std::path::absolute(&data).unwrap_or(data));
@@ -394,7 +394,7 @@ async fn say_goodbye(spine: &Spine) {
     spine.write();
     let told = spine.until_durable_or_halted(spine.feed().newest());
     if timeout(GOODBYE_PATIENCE, told).await.is_err() {
-        tracing::info!("subscribers may not see the stop: the journal is behind");
+        tracing::info!("subscribers may not receive the event of the stop: the journal is behind");
     }
     spine.feed().end();
 }
@@ -402,10 +402,10 @@ async fn say_goodbye(spine: &Spine) {
 /// Takes a last snapshot, records the stop, and releases the journal and the directory.
 async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<CoreResources>) {
     if files.is_some() && checkpoints.uncovered().records > 0 {
-        // If the snapshot fails, the reason is logged, and the journal has everything.
+        // If the snapshot fails, the reason is logged; nothing is lost, because the journal is complete.
         drop(checkpoints.take().await);
     }
-    // A snapshot that became due meanwhile finishes and no other begins, so that nothing uses the directory when it is released.
+    // A snapshot that became due meanwhile finishes and no other begins, so that no thread uses the directory when it is released.
     let slots = spine.hold_slots().await;
     if !spine.is_halted() {
         let stop = spine.stop();

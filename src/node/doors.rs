@@ -26,9 +26,10 @@ impl OpenDoors {
         }
     }
 
-    /// Listens on the configured TCP addresses if there is no data directory yet, so that a start which cannot have one of them fails before
-    /// it creates one; so does a start with a token file or certificate that cannot be used. At later starts the listeners are opened after the recovery: a client would wait on a listener that is not served.
-    /// Sockets with a path are opened later, too: they may lie in the data directory.
+    /// Listens on the configured TCP addresses if there is no data directory yet, so that a start that cannot bind one of them fails before
+    /// it creates a directory. A start whose token file or certificate cannot be used fails here, too. At later starts the listeners are
+    /// opened after the recovery: a client would wait on a listener that is not served. Sockets with a path are always opened later: they
+    /// may lie in the data directory.
     pub(super) fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
         if config.data.as_ref().is_none_or(|data| data.exists()) {
             return Ok(());
@@ -67,7 +68,7 @@ impl OpenDoors {
     /// Opens every configured listener, HTTP last so that it can show the others. Runs on the core thread.
     #[cfg_attr(
         not(feature = "http"),
-        expect(clippy::unused_async, reason = "opening the HTTP door waits")
+        expect(clippy::unused_async, reason = "opening the HTTP listener waits")
     )]
     pub(super) async fn open(
         config: &Config,
@@ -105,7 +106,7 @@ impl OpenDoors {
     /// Stops accepting connections over HTTP. The other listeners run on the core thread and end with it.
     #[cfg_attr(
         not(feature = "http"),
-        expect(clippy::unused_async, reason = "closing the HTTP door waits")
+        expect(clippy::unused_async, reason = "closing the HTTP listener waits")
     )]
     pub(super) async fn close(&self) {
         #[cfg(feature = "http")]

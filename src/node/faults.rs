@@ -1,5 +1,5 @@
-//! Panics of actors that tasks request, where the configuration allows it: between the end of an attempt and the release of
-//! its locks. They are injected in the same way as tests inject theirs.
+//! Actor panics that tasks request, if the configuration allows it: between the end of an attempt and the release of its locks. They are
+//! injected in the same way as tests inject theirs.
 
 use crate::actors::dispatch;
 use crate::actors::lock;

@@ -1,7 +1,7 @@
 //! The composition root and the embedding API: opens a data directory, starts the actors, opens the listeners.
 //!
-//! It installs no signal handlers, prints nothing and never exits the process. A node that halts reports it on every handle
-//! and resolves [`Node::halted`]; the host program goes on.
+//! It installs no signal handlers, prints nothing and never exits the process. A node that halts reports it on every handle and resolves
+//! [`Node::halted`]; the host program continues.
 
 mod chance;
 mod core;
@@ -119,7 +119,7 @@ pub struct Node {
 impl Node {
     /// Opens a node: locks the directory, replays the journal, opens the listeners.
     ///
-    /// Blocks until the listeners are open. Everything runs on threads of its own.
+    /// Blocks until the listeners are open. The node runs on its own threads.
     pub fn open(config: Config) -> Result<Self, NodeError> {
         let problems = config.problems();
         if !problems.is_empty() {
@@ -155,7 +155,7 @@ impl Node {
             }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(NodeError::Halted(Halt::CoreThread(
-                "it ended while opening".to_owned(),
+                "the thread ended while opening".to_owned(),
             ))),
         }
     }
@@ -212,7 +212,7 @@ pub fn cut_words(cut: &Cut) -> String {
         seqs => format!("sequence numbers {}", seqs.join(", ")),
     };
     format!(
-        "cut the unfinished end of {} at offset {}: {} bytes, {seqs}; nothing of it was shown to be synced",
+        "cut the unfinished end of {} at offset {}: {} bytes, {seqs}; nothing in it is known to have been synced",
         cut.file, cut.offset, cut.bytes
     )
 }

@@ -1,5 +1,5 @@
-//! Removes the directories of processes whose records are gone. Those that a removal left behind, also because of a crash,
-//! are found by looking for them at the start and periodically.
+//! Removes the directories of processes that have no record. Directories left over, for example after a crash, are found by a sweep at the
+//! start and then periodically.
 
 use crate::actors::process::Refused;
 use crate::handle::{Handle, ProcessError};

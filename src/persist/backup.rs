@@ -1,8 +1,8 @@
 //! Copies a data directory that a coordinator may be writing to: the newest snapshot and the journal after it.
 //!
-//! Promises: the copy shows the directory at a single moment, or an error reports that it changed meanwhile. The seal is written
-//! last, so a start refuses a copy that was interrupted, unless the journal alone has everything. The copy contains everything in
-//! the newest snapshot. The source is only read, never written to.
+//! Guarantees: the copy shows the directory at a single moment, or an error reports that it changed meanwhile. The seal is written last, so
+//! a start refuses a copy that was interrupted, unless the journal alone has everything. The copy contains everything in the newest
+//! snapshot. The source is only read, never written to.
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, copy_file};
@@ -71,7 +71,7 @@ pub fn copy(
     })
 }
 
-/// Returns the newest sealed snapshot, judged by the seals alone.
+/// Returns the newest sealed snapshot, based on the seals alone.
 fn newest(disk: &dyn Disk) -> Result<Option<(SlotId, Seal)>, PersistError> {
     let mut newest: Option<(SlotId, Seal)> = None;
     for slot in SlotId::ALL {
@@ -101,7 +101,7 @@ pub(crate) fn copy_slot(
         .map_err(PersistError::io("list", &folder))?;
     to.create_folder(&folder)
         .map_err(PersistError::io("create a copy of", &folder))?;
-    // Only files that exist are copied: a forged seal could name anything. Missing files are detected below.
+    // Only files that exist are copied, because a forged seal could name any file. Missing files are detected below.
     for (name, _) in &files {
         if seal.files.iter().any(|file| file.name == *name) {
             let path = format!("{folder}/{name}");
@@ -126,7 +126,7 @@ pub(crate) fn copy_slot(
 /// Copies the segments needed after a snapshot, and cuts off what is unreadable at their end.
 ///
 /// Newest first: a segment that is copied later is at least as recent, so the copy of an older segment never lacks
-/// records that the copy of a newer one builds on.
+/// records that the copy of a newer segment depends on.
 fn copy_journal(
     from: &dyn Disk,
     to: &dyn Disk,

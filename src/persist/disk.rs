@@ -1,5 +1,5 @@
-//! The disk, reduced to what the node needs: named files in one flat folder tree, positioned reads and writes,
-//! and syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation has a disk of its own.
+//! The disk, reduced to what the node needs: named files in one flat folder tree, positioned reads and writes, and
+//! syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation has its own disk.
 
 use crate::persist::error::PersistError;
 use rustix::fs::OFlags;
@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The reason for refusing a symbolic link.
+/// The reason given when a symbolic link is refused.
 const LINK: &str =
     "it is a symbolic link, and links are not followed here: replace it with its target";
 
@@ -23,7 +23,7 @@ pub trait Disk: Send + Sync {
     fn create_folder(&self, folder: &str) -> io::Result<()>;
     /// Creates a file that must not exist.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens a file for reading, and for writing if asked.
+    /// Opens a file for reading, and for writing if requested.
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>>;
     /// Renames a file, replacing whatever is at `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -58,7 +58,7 @@ pub trait Disk: Send + Sync {
 /// An open file.
 #[expect(
     clippy::len_without_is_empty,
-    reason = "no file of a node is of interest for being empty"
+    reason = "no caller needs to know whether a file is empty"
 )]
 pub trait DiskFile: Send {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
@@ -109,8 +109,8 @@ impl RealDisk {
         Ok(folders)
     }
 
-    /// Refuses a directory that contains something a start would not have put there, before anything is read: a symbolic link may lead to
-    /// anyone's files, and reading a pipe may block.
+    /// Refuses a directory that contains anything that no start would have created, before anything is read: a symbolic link may point to
+    /// any file, and reading a pipe may block.
     pub fn check(&self) -> Result<(), PersistError> {
         let wrong = |name: &str, words: &str| {
             let shown = self.path(name).to_string_lossy().into_owned();
@@ -149,7 +149,7 @@ impl RealDisk {
     fn link_in(&self, folder: &str) -> io::Result<Option<String>> {
         let entries = match std::fs::read_dir(self.path(folder)) {
             Ok(entries) => entries,
-            // A running coordinator has removed it since.
+            // A running coordinator has removed it in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -209,7 +209,7 @@ impl RealDisk {
         })
     }
 
-    /// Returns the content of the lock file, as far as a coordinator would have written it.
+    /// Returns the content of the lock file, up to the length that a coordinator would have written.
     fn lock_words(&self) -> String {
         let mut words = [0; 64];
         let read = self
@@ -219,7 +219,7 @@ impl RealDisk {
         String::from_utf8_lossy(words).into_owned()
     }
 
-    /// Returns the process that holds the directory's lock, if there is one. Does not take the lock even for a moment: a start at that
+    /// Returns the process that holds the directory's lock, if there is one. Does not take the lock even briefly, because a start at that
     /// moment would be refused.
     pub fn holder(&self) -> io::Result<Option<u32>> {
         use std::os::unix::fs::MetadataExt as _;
@@ -244,7 +244,7 @@ impl RealDisk {
         Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
     }
 
-    /// Replaces a file atomically: a reader sees the old content or the new, never a part.
+    /// Replaces a file atomically: a reader sees either the old content or the new content, never a mixture.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PersistError> {
         let temporary = format!("{name}.tmp");
         let write = || -> io::Result<()> {
@@ -319,7 +319,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
-        // Otherwise opening a pipe would block forever, and a link could lead anywhere.
+        // Without these flags, opening a pipe would block forever, and a link could point anywhere.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let opened = OpenOptions::new()
             .read(true)

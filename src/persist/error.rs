@@ -7,7 +7,7 @@ use std::io;
 /// An error of the journal or of the data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
-    /// Bytes that were once synced are no longer what was written.
+    /// Bytes that were once synced have changed.
     #[error("read {file}: damaged at offset {offset}, after sequence number {after}: {found}")]
     Corrupt {
         /// Name of the file inside the data directory.
@@ -27,7 +27,7 @@ pub enum PersistError {
         /// Name of the existing file after it.
         next: String,
     },
-    /// Records that had to be read are gone: the log begins after them.
+    /// Records that had to be read are missing: the log begins after them.
     #[error(
         "read {file}: the journal begins here{}, and the records before it, from {} on, are gone",
         at(*.first),
@@ -73,7 +73,7 @@ pub enum PersistError {
         /// The newest version that can be read.
         supported: u32,
     },
-    /// The store of a snapshot failed to do what was asked.
+    /// An operation on the store of a snapshot failed.
     #[error("{action} {folder}: {cause}")]
     Store {
         /// The operation that failed.
@@ -110,13 +110,13 @@ impl PersistError {
         }
     }
 
-    /// Whether the error is a full disk or an exhausted quota.
+    /// Returns whether the error is a full disk or an exhausted quota.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }
 
-/// Whether the error is a full disk or an exhausted quota.
+/// Returns whether the error is a full disk or an exhausted quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)

@@ -15,9 +15,9 @@ pub const SEGMENT_MAGIC: [u8; 8] = *b"SEXTONJ\0";
 pub const SEGMENT_HEADER_BYTES: usize = 32;
 /// The size of a frame's header, in bytes.
 pub const FRAME_HEADER_BYTES: usize = 32;
-/// The largest payload of one frame, in bytes; longer payloads are split into parts.
+/// The maximum payload of one frame, in bytes; longer payloads are split into parts.
 pub const PART_BYTES_MAX: usize = 512 * 1024;
-/// The largest size of a frame, in bytes.
+/// The maximum size of a frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = FRAME_HEADER_BYTES + PART_BYTES_MAX;
 
 /// The kind of a record.
@@ -27,7 +27,7 @@ pub enum Kind {
     Entry,
     /// A message whose decision or commit panicked: kept as history, never applied.
     Poisoned,
-    /// A note of the node about itself, see [`Mark`](crate::persist::mark::Mark).
+    /// A record of the node about itself, see [`Mark`](crate::persist::mark::Mark).
     Mark,
     /// The end of a full segment: the log continues in the next one.
     End,
@@ -147,8 +147,8 @@ impl FrameHeader {
 
 /// Returns the header and payload of the frame at the start of `bytes`, if it is complete and its checksum matches.
 ///
-/// The checksum begins with the segment's salt, so nobody who chooses a payload can forge a frame inside it: after a torn
-/// tail, such a frame could vouch for bytes that were never synced.
+/// The checksum begins with the segment's salt, so a client that chooses a payload cannot forge a frame inside it.
+/// After a torn tail, such a frame could vouch for bytes that were never synced.
 pub fn frame(bytes: &[u8], salt: u32) -> Option<(FrameHeader, &[u8])> {
     let header = FrameHeader::decode(bytes)?;
     let whole = bytes.get(..header.size as usize)?;
@@ -227,9 +227,9 @@ impl SegmentHeader {
         read().unwrap_or(Self::Bad)
     }
 
-    /// Reconstructs a damaged header, if there is no doubt about it. `bytes` are the first of the segment, including a frame if there is
-    /// one. Everything but the salt is known from the file. A salt with at most one wrong byte can be recovered, since the checksum of
-    /// the header or of the first frame must match it.
+    /// Reconstructs a damaged header, if its content is beyond doubt. `bytes` are the first bytes of the segment, including a frame if
+    /// there is one. Everything but the salt is known from the file. A salt with at most one wrong byte can be recovered, since the
+    /// checksum of the header or of the first frame must match it.
     pub fn mend(bytes: &[u8], ordinal: u64, size: u64) -> Option<Self> {
         u32::try_from(size).ok()?;
         let (said, salt) = (u32_at(bytes, 12)?, u32_at(bytes, 28)?);
@@ -264,7 +264,7 @@ fn header_crc(bytes: &[u8]) -> u32 {
 /// Records gathered for one write, in order.
 ///
 /// Checksums and the `unsynced` distance are filled in by [`Batch::seal_frame`] once the frame's position in its
-/// segment is known, so that they cost the core nothing.
+/// segment is known, so that the core does not spend time on them.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -327,17 +327,17 @@ impl Batch {
         }
     }
 
-    /// Demands that this batch be synced whatever the policy.
+    /// Requires this batch to be synced, whatever the policy.
     pub fn make_urgent(&mut self) {
         self.urgent = true;
     }
 
-    /// Whether the batch must be synced whatever the policy.
+    /// Returns whether the batch must be synced whatever the policy.
     pub fn is_urgent(&self) -> bool {
         self.urgent
     }
 
-    /// Whether any answer waits for the batch.
+    /// Returns whether any answer waits for the batch.
     pub fn is_awaited(&self) -> bool {
         self.awaited
     }
@@ -350,7 +350,7 @@ impl Batch {
         self.awaited |= later.awaited;
     }
 
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -379,12 +379,12 @@ impl Batch {
     pub fn seal_frame(&mut self, start: usize, unsynced: u32, salt: u32) {
         let size = self
             .frame_size_at(start)
-            .expect("a frame begins where sealing was asked for");
+            .expect("a frame begins at the given offset");
         put(&mut self.bytes, start + 24, &unsynced.to_le_bytes());
         let whole = self
             .bytes
             .get(start..start + size)
-            .expect("a frame is whole in its batch");
+            .expect("the batch contains the whole frame");
         let crc = frame_crc(whole, salt);
         put(&mut self.bytes, start + 4, &crc.to_le_bytes());
     }

@@ -1,4 +1,4 @@
-//! Marks: what the node notes about itself in the journal, and the state that they add up to.
+//! Marks: records of the node about itself in the journal, and the state that they add up to.
 //!
 //! Change rule: see `persist/format.rs`.
 
@@ -6,7 +6,7 @@ use crate::ids::{ActorId, Chance, Digest, Seq};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A note of the node about itself in the journal.
+/// A record of the node about itself in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
@@ -59,7 +59,7 @@ pub enum Mark {
     Checkpoint {
         /// The slot that holds the snapshot.
         slot: u8,
-        /// Up to where the snapshot holds the state of each actor.
+        /// How far the snapshot covers the state of each actor.
         states: Vec<Watermark>,
     },
 }
@@ -68,23 +68,23 @@ pub enum Mark {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Draining {
-    /// None: the actor does not drain.
+    /// None: the actor is not draining.
     #[default]
     No,
     /// Nothing is added, but what exists is still handed out.
     Additions,
-    /// Nothing is added or handed out; only what is already held comes to its end.
+    /// Nothing is added or handed out; work already held may finish.
     All,
 }
 
 impl Draining {
-    /// Whether additions are refused.
+    /// Returns whether additions are refused.
     pub fn has_begun(self) -> bool {
         self != Self::No
     }
 }
 
-/// Up to where a snapshot holds the state of an actor.
+/// How far a snapshot covers the state of an actor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
     /// The actor.
@@ -95,7 +95,7 @@ pub struct Watermark {
     pub digest: Digest,
 }
 
-/// The state of the node itself, as the marks of a log add up to it.
+/// The state of the node itself, to which the marks of a log add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {
     /// The random bytes of the newest start.
@@ -107,13 +107,13 @@ pub struct Marked {
     /// The rules of each actor, as encoded by rmp-serde.
     pub rules: BTreeMap<ActorId, Vec<u8>>,
     /// While the wall clock is in doubt because it is far ahead of its expected time: the expected time minus node time, in milliseconds.
-    /// Nothing is removed on a date meanwhile.
+    /// While it is set, nothing is removed on a date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub believed: Option<i64>,
 }
 
 impl Marked {
-    /// Returns which kinds of work this actor refuses.
+    /// Returns the kinds of work that this actor refuses.
     pub fn draining(&self, actor: ActorId) -> Draining {
         self.draining.get(&actor).copied().unwrap_or_default()
     }

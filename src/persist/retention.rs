@@ -1,8 +1,8 @@
-//! Removes segments that are not needed any more once the state up to some sequence number is stored elsewhere.
+//! Removes segments that are no longer needed because the state up to some sequence number is stored elsewhere.
 //!
-//! Promises: the remaining log can be read from that number on, even after a power cut halfway; the segment that is
-//! being written and the prepared one stay. So it may run concurrently with the writer, but not with another trim.
-//! Never here: the decision up to which number the state is stored elsewhere.
+//! Guarantees: the remaining log can be read from that number on, even after a power cut halfway; the segment that is
+//! being written and the prepared one stay. So it may run concurrently with the writer, but not with another trim. The
+//! caller decides up to which number the state is stored elsewhere.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -20,8 +20,8 @@ pub struct Trimmed {
 
 /// Removes every segment that is not needed to read all records after `upto`. Entries up to there must be durable in a snapshot.
 ///
-/// Oldest first, and each removal synced before the next: unsynced ones may survive a power cut in any order, and
-/// leave a hole.
+/// Segments are removed oldest first, and each removal is synced before the next: unsynced removals may survive a power
+/// cut in any order, and leave a gap.
 pub fn trim(disk: &dyn Disk, upto: Seq) -> Result<Trimmed, PersistError> {
     let present = segment::present(disk)?;
     let ordinals: Vec<u64> = present.iter().map(|segment| segment.ordinal).collect();

@@ -42,7 +42,7 @@ impl Replay {
         Ok(actor.after(item, before))
     }
 
-    /// A message that panicked was never applied.
+    /// Skips a message that panicked: it was never applied.
     fn pass_over(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
         let actor = actor_of(&mut self.actors, record)?;
         let item = self.followed.as_ref();

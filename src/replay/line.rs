@@ -95,7 +95,7 @@ pub enum LineError {
     /// The header names a version that cannot be read.
     #[error("read the log: its version {0} is newer than 1, the newest this program reads")]
     TooNew(u64),
-    /// The log does not begin at the beginning, so it cannot be replayed.
+    /// The log lacks its beginning, so it cannot be replayed.
     #[error(
         "replay the log: it begins after sequence number {0}, and does not contain the state up to there"
     )]
@@ -149,7 +149,7 @@ impl Line {
                 Some(newer @ 2..) => Err(LineError::TooNew(newer)),
                 Some(0) | None => Err(LineError::Malformed {
                     line: number,
-                    cause: "a header must state which version it has".to_owned(),
+                    cause: "a header must state its version".to_owned(),
                 }),
             };
         }

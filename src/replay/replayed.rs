@@ -1,4 +1,4 @@
-//! A machine behind JSON: whatever its types, messages and outcomes are passed as JSON values.
+//! A machine behind a JSON interface: messages and outcomes are passed as JSON values, whatever their types.
 
 use crate::decode;
 use crate::ids::{Digest, RequestKey, Seq};
@@ -25,7 +25,7 @@ pub trait Replayed: Recovering {
     ) -> Result<DecodedEntry, RecoveryError>;
     /// Returns the state of an item before a record is applied.
     fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError>;
-    /// Returns the effects on the followed item, once the record that `before` was taken of is applied.
+    /// Returns the effects on the followed item, once the record for which `before` was taken is applied.
     fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent>;
     /// Decodes a poisoned message from a journal record, as JSON.
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
@@ -41,7 +41,7 @@ pub trait Replayed: Recovering {
     ) -> Result<Option<DecodedEntry>, String>;
     /// Applies these rules, as recorded in the log, from here on.
     fn go_by(&mut self, rules: &[u8]);
-    /// Returns the message that lets time act on the item due first. Nothing is removed while `held`.
+    /// Returns the tick of the item that is due first. Nothing is removed while `held`.
     fn due(&mut self, now: Now, held: bool) -> Option<Value>;
     /// Formats the reply that the sender of the message received.
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
@@ -49,9 +49,9 @@ pub trait Replayed: Recovering {
     fn state_digest(&self) -> Digest;
     /// Returns the state as JSON.
     fn view(&self) -> Value;
-    /// Its state: of each kind of item the first `most`.
+    /// Returns the state as JSON, with only the first `most` items of each kind.
     fn sample(&self, most: usize) -> Value;
-    /// The pages that changed after this entry, as they are now.
+    /// Returns the pages that changed after this entry, with their current content.
     fn pages_since(&mut self, since: Seq) -> Vec<Page>;
 }
 
@@ -132,7 +132,7 @@ impl<M: Actor> Replayed for Replica<M> {
         let mut told = self.decoded(moment.stamp(), &entry, followed);
         Self::commit(self, moment.stamp(), &entry).map_err(|error| match error {
             RecoveryError::Panicked { cause, .. } => {
-                format!("it does not follow from what stands before it ({cause})")
+                format!("it does not follow from the lines before it ({cause})")
             }
             error @ (RecoveryError::Persist(_)
             | RecoveryError::Lost { .. }

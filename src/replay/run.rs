@@ -156,7 +156,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Goes on from this entry, now that the actors hold the state of it.
+    /// Continues after this entry; the actors hold the state at that point.
     pub(super) fn begin_at(&mut self, (last, at): (Seq, Timestamp), marked: Marked) {
         (self.last, self.at, self.marked) = (last, at, marked);
         for (actor, rules) in self.marked.rules.clone() {
@@ -212,7 +212,7 @@ impl Replay {
         self.last
     }
 
-    /// Returns the name, digest and state of every actor, as far as the replay has come.
+    /// Returns the name, digest and state of every actor, at the current point of the replay.
     pub fn states(&self) -> impl Iterator<Item = (&'static str, Digest, Value)> + '_ {
         self.actors
             .iter()
@@ -390,9 +390,9 @@ impl Replay {
     /// "#;
     /// let mut replay = Replay::default();
     /// let lines = replay.log(log)?;
-    /// assert_eq!(lines.len(), 3, "ann's time ran out, which is an entry of its own");
+    /// assert_eq!(lines.len(), 3, "ann's lock expired, which is a separate entry");
     /// let mut states = replay.states();
-    /// let (_, _, locks) = states.find(|(actor, ..)| *actor == "lock").expect("it is an actor");
+    /// let (_, _, locks) = states.find(|(actor, ..)| *actor == "lock").expect("there is a lock actor");
     /// assert_eq!(locks["entries"][0]["owner"], "bob");
     /// # Ok::<(), sexton::replay::ReplayError>(())
     /// ```
@@ -491,11 +491,11 @@ impl Replay {
         match self.actors.iter_mut().find(|actor| actor.name() == name) {
             Some(actor) => Ok(actor.as_mut()),
             None if name == NODE => Err(format!(
-                "an entry needs an actor; there is {}",
+                "an entry needs an actor: one of {}",
                 known.join(", ")
             )),
             None => Err(format!(
-                "there is no actor {name:?}; there is {}",
+                "there is no actor {name:?}: use one of {}",
                 known.join(", ")
             )),
         }
@@ -506,7 +506,7 @@ impl Replay {
     }
 }
 
-/// The actor whose record it is.
+/// Returns the actor that the record belongs to.
 pub(super) fn actor_of<'a>(
     actors: &'a mut [Box<dyn Replayed>],
     record: &Record<'_>,
@@ -533,7 +533,7 @@ fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, S
         line.events = item.unknown(message);
     }
     if line.kind == Kind::Entry && line.outcome.is_none() {
-        return Err("it has no outcome, and no state to decide it on".into());
+        return Err("it has no outcome, and there is no state to decide it on".into());
     }
     Ok(vec![line])
 }

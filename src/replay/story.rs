@@ -118,7 +118,7 @@ impl Followed {
     }
 }
 
-/// The item's state before an entry is committed, and the effects foreseen.
+/// The item's state before an entry is committed, and the expected effects.
 #[derive(Debug)]
 pub struct Before {
     /// Effects on the item itself.

@@ -29,7 +29,7 @@ const MARGIN: u64 = 1000;
 /// The number of newest events kept of a story.
 pub const STORY_MAX: usize = 100;
 
-/// The number of entries between two checks whether the answer is still wanted.
+/// The number of entries between two checks of whether the answer is still wanted.
 const WATCHED: u64 = 256;
 
 /// Limits on the memory of a timeline.
@@ -62,24 +62,24 @@ pub type Watch<'w> = &'w mut dyn FnMut(Seq) -> bool;
 /// Why a moment of the past cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
-    /// The journal cannot be read, or does not replay.
+    /// The journal cannot be read or replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
     /// It would take too much memory.
     #[error("the state is {bytes} bytes, more than the {most} that are replayed in memory")]
     TooLarge {
-        /// Bytes of it.
+        /// The size of the state, in bytes.
         bytes: u64,
-        /// Bytes at most.
+        /// The maximum size, in bytes.
         most: u64,
     },
-    /// The journal no longer has its beginning, and no snapshot stands in for it.
+    /// The journal no longer has its beginning, and no snapshot can replace it.
     #[error("the beginning of the journal is gone, and no snapshot can be read: {0}")]
     NoBeginning(String),
-    /// The state at a waypoint is not what it was when it was kept.
+    /// The state kept at a waypoint cannot be loaded.
     #[error("a state that was kept does not load: {0}")]
     Waypoint(String),
-    /// Nobody wanted the result any more.
+    /// The result is no longer wanted.
     #[error("given up")]
     Abandoned,
 }
@@ -99,11 +99,11 @@ impl From<RecoveryError> for TimelineError {
 /// The state after an entry, and what happened around it.
 #[derive(Clone, Debug)]
 pub struct StateAt {
-    /// The moment that was asked for: a sequence number, whether or not an entry has it.
+    /// The requested moment: a sequence number, whether or not an entry has it.
     pub seq: Seq,
     /// The time of the last entry up to there.
     pub at: Timestamp,
-    /// Wall clock less node time then.
+    /// The wall clock minus node time at that moment.
     pub offset: Offset,
     /// The first entry that the journal still has.
     pub begins: Seq,
@@ -132,7 +132,7 @@ pub struct ActorAt {
     pub state: Value,
 }
 
-/// The number of items of each kind shown of a state.
+/// The maximum number of items of each kind shown of a state.
 pub const SAMPLE: usize = 100;
 
 /// The history of an item, as far back as the journal goes.
@@ -142,7 +142,7 @@ pub struct Story {
     pub upto: Seq,
     /// The first entry that was read.
     pub begins: Seq,
-    /// Wall clock less node time at the end.
+    /// The wall clock minus node time at the end.
     pub offset: Offset,
     /// The newest [`STORY_MAX`] events, oldest first, with the entry and the time of each.
     pub events: VecDeque<(Seq, Timestamp, StoryEvent)>,
@@ -155,16 +155,17 @@ pub struct Timeline {
     disk: Arc<dyn Disk>,
     slots: Slots,
     bounds: Bounds,
-    /// In order. The known past begins with the first.
+    /// The waypoints, in order. The known past begins with the first.
     waypoints: Vec<Waypoint>,
-    /// Records between two waypoints.
+    /// The current number of records between two waypoints.
     spacing: u64,
     /// Records and bytes since the newest waypoint.
     since: (u64, u64),
 }
 
 impl Timeline {
-    /// Creates the timeline of the journal on `disk`. If its beginning is gone, it begins with a snapshot from `slots`.
+    /// Creates the timeline of the journal on `disk`. If the journal's beginning was removed, the timeline begins with a snapshot from
+    /// `slots`.
     pub fn new(disk: Arc<dyn Disk>, slots: Slots, bounds: Bounds) -> Self {
         Self {
             disk,
@@ -275,7 +276,7 @@ impl Timeline {
         Err(TimelineError::NoBeginning(looked.wrong.join("; ")))
     }
 
-    /// Replays a snapshot, in which each actor was captured at a moment of its own, up to the newest of these moments.
+    /// Replays a snapshot, in which each actor was captured at a different moment, up to the newest of these moments.
     fn settled(
         &self,
         mut replay: Replay,

@@ -10,10 +10,10 @@ use jiff::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The longest expression, in bytes, with single spaces between its fields.
+/// The maximum length of an expression, in bytes, with single spaces between its fields.
 pub const EXPRESSION_BYTES_MAX: usize = 256;
 
-/// The longest time zone name, in bytes. The longest in the database has 32.
+/// The maximum length of a time zone name, in bytes. The longest in the database has 32.
 pub const ZONE_BYTES_MAX: usize = 64;
 
 /// A cron expression of five fields in a time zone.
@@ -298,7 +298,7 @@ fn minute_after(at: DateTime) -> Option<DateTime> {
     whole.checked_add(Span::new().minutes(1)).ok()
 }
 
-/// Finds the next match where each match is a time of day, which occurs once.
+/// Finds the next match when each match is a time of day, which occurs once.
 fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut from = minute_after(zone.to_datetime(after))?;
     // All but the first iteration are for times that a repeated hour shows again.
@@ -321,7 +321,7 @@ fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
     None
 }
 
-/// Finds the next match where every moment at which the clocks show a match counts.
+/// Finds the next match when every moment counts at which the clocks show a match.
 fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut since = after;
     let mut from = minute_after(zone.to_datetime(after))?;

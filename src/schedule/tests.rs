@@ -9,18 +9,18 @@ const BERLIN: Option<&str> = Some("Europe/Berlin");
 
 fn date(text: &str) -> Date {
     let at: Timestamp = text.parse().expect("a timestamp");
-    Date(u64::try_from(at.as_millisecond()).expect("it is after 1970"))
+    Date(u64::try_from(at.as_millisecond()).expect("the timestamp is after 1970"))
 }
 
 fn text(date: Date) -> String {
-    let ms = i64::try_from(date.0).expect("it is a date");
-    let at = Timestamp::from_millisecond(ms).expect("it is a date");
+    let ms = i64::try_from(date.0).expect("the date is in range");
+    let at = Timestamp::from_millisecond(ms).expect("the date is in range");
     at.to_string()
 }
 
 /// Returns the next `count` dates, each following the one before.
 fn following(expression: &str, zone: Option<&str>, after: &str, count: usize) -> Vec<String> {
-    let schedule = Schedule::new(expression, zone).expect("it is a schedule");
+    let schedule = Schedule::new(expression, zone).expect("the schedule is valid");
     let next = |date: &Date| schedule.next(*date);
     let dates = std::iter::successors(schedule.next(date(after)), next);
     dates.take(count).map(text).collect()
@@ -28,7 +28,7 @@ fn following(expression: &str, zone: Option<&str>, after: &str, count: usize) ->
 
 #[test]
 fn a_date_is_strictly_later_and_a_whole_minute() {
-    let daily = Schedule::new("0 3 * * *", None).expect("it is a schedule");
+    let daily = Schedule::new("0 3 * * *", None).expect("the schedule is valid");
     for (after, next) in [
         ("2026-11-23T02:59:59.999Z", "2026-11-23T03:00:00Z"),
         ("2026-11-23T03:00:00Z", "2026-11-24T03:00:00Z"),
@@ -48,7 +48,7 @@ fn a_time_that_the_clocks_skip_runs_once_right_after_the_gap() {
     assert_eq!(daily, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     let often = following("*/10 2 * * *", BERLIN, night, 2);
     assert_eq!(often, ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
-    // The end of the gap is a match itself: the two coincide.
+    // The end of the gap is itself a match, so the two dates coincide.
     let both = following("0,30 2,3 * * *", BERLIN, night, 3);
     let expected = [
         "2026-03-29T01:00:00Z",
@@ -199,7 +199,7 @@ fn what_is_no_schedule_is_an_error_that_says_why() {
         assert!(error.contains(why), "{expression}: {error}");
     }
     let long = "0,".repeat(EXPRESSION_BYTES_MAX / 2) + "0 * * * *";
-    let error = Schedule::new(&long, None).expect_err("it is too long");
+    let error = Schedule::new(&long, None).expect_err("the expression is too long");
     assert!(matches!(
         error,
         ScheduleError::TooLong {
@@ -235,17 +235,17 @@ fn the_text_form_says_all_and_is_what_is_stored() {
         ),
         ("@daily", Some("Asia/Kolkata"), "@daily Asia/Kolkata"),
     ] {
-        let schedule = Schedule::new(expression, zone).expect("it is a schedule");
+        let schedule = Schedule::new(expression, zone).expect("the schedule is valid");
         assert_eq!(schedule.to_string(), form);
-        let stored = rmp_serde::to_vec(&schedule).expect("it is written");
-        assert_eq!(stored, rmp_serde::to_vec(form).expect("it is written"));
+        let stored = rmp_serde::to_vec(&schedule).expect("it encodes");
+        assert_eq!(stored, rmp_serde::to_vec(form).expect("it encodes"));
         let read: Schedule = rmp_serde::from_slice(&stored).expect("it is read");
         assert_eq!(read, schedule);
         let again = Schedule::new(schedule.expression(), Some(schedule.zone()));
         assert_eq!(again, Ok(schedule));
     }
     for unknown in ["", "0 3", "@never", "0 3 * * * Mars/Olympus", "0 3 30 2 *"] {
-        let stored = rmp_serde::to_vec(unknown).expect("it is written");
+        let stored = rmp_serde::to_vec(unknown).expect("it encodes");
         let read: Schedule = rmp_serde::from_slice(&stored).expect("any text is read");
         assert_eq!(read.next(Date(0)), None, "{unknown}");
     }

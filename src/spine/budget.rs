@@ -1,4 +1,4 @@
-//! A byte budget shared by several holders. Never waits: a request that would exceed the budget fails at once.
+//! A byte budget shared by several holders. Never waits: a request that would exceed the budget fails immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ impl Budget {
         })
     }
 
-    /// Creates a budget of half of `whole`; bytes held in it also count there.
+    /// Creates a budget of half of `whole`; bytes held in it also count towards `whole`.
     pub fn half_of(whole: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicU64::new(0),
@@ -72,7 +72,7 @@ impl Reservation {
         }
     }
 
-    /// Changes the number of bytes held to `bytes`. Returns false, and keeps what it held, if the budget does not allow that.
+    /// Changes the number of bytes held to `bytes`. Returns false, and changes nothing, if the budget does not allow that.
     #[must_use]
     pub fn set(&mut self, bytes: usize) -> bool {
         let held = usize::try_from(self.bytes).unwrap_or(usize::MAX);
@@ -116,7 +116,7 @@ mod tests {
         let whole = Budget::new(100);
         let halves = [(); 3].map(|()| Budget::half_of(&whole));
         let mut held = halves.each_ref().map(Reservation::new);
-        assert!(!held[0].set(51), "more than a half");
+        assert!(!held[0].set(51), "more than half");
         assert!(held[0].set(50) && held[1].set(40));
         assert!(!held[2].set(20) && held[2].set(10));
         assert_eq!((whole.held(), halves[2].held()), (100, 10));

@@ -1,13 +1,13 @@
 //! The node's checkpoints: when one is due, and the steps that run on the core. Blocking work is left to the snapshot thread.
 //!
 //! 1. The older slot, or one without a seal, is unsealed and opened.
-//! 2. One actor after another reports its watermark and hands over its pages in slices, between its messages.
+//! 2. Each actor in turn reports its watermark and sends its pages in slices, between its messages.
 //! 3. The store is closed, read back and synced.
-//! 4. A mark in the journal names what the slot will be sealed with; once it is durable, so is everything before it.
+//! 4. A mark in the journal records the content of the seal; once the mark is durable, so is everything before it.
 //! 5. The slot is sealed. Segments that neither slot needs are removed.
 //!
-//! Promises: there is one checkpoint at a time; a crash between any two steps leaves the other slot and the journal it needs intact.
-//! If an actor's state is spent before all of it was copied, the checkpoint is interrupted.
+//! Guarantees: there is one checkpoint at a time; a crash between any two steps leaves the other slot and the journal it needs intact. If
+//! an actor's state is spent before all of it was copied, the checkpoint is interrupted.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -32,8 +32,8 @@ const RETRY: Duration = Duration::from_secs(10);
 /// The pause after an interrupted checkpoint, unless one is requested.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// When a checkpoint is due: when a start would have much to replay, compared with the snapshot that it has to load, too. This keeps the
-/// work of checkpoints in proportion to that of the journal, however large the state is.
+/// When a checkpoint is due: when the journal that a start would have to replay is large compared with the snapshot that it has to load.
+/// This keeps the work of checkpoints in proportion to the work of the journal, however large the state is.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Due after this many entries since the last checkpoint,
@@ -76,11 +76,11 @@ impl Rules {
     }
 }
 
-/// An actor whose pages can be requested. It answers between its messages; an answer that never comes means that it has ended.
+/// An actor whose pages can be requested. It answers between its messages; if the channel closes without an answer, the actor has ended.
 pub trait Paged {
     /// Returns the actor's id.
     fn actor(&self) -> ActorId;
-    /// Begins a checkpoint of what changed after `since`. The answer is `None` if the actor's state is spent.
+    /// Begins a checkpoint of the pages that changed after `since`. The answer is `None` if the actor's state is spent.
     fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>>;
     /// Requests the next slice of pages, and whether it is the last. The answer is `None` if the checkpoint was interrupted.
     fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>>;
@@ -171,7 +171,7 @@ pub struct Checkpoints {
     spine: Rc<Spine>,
     rules: Rules,
     shown: SharedStatus,
-    /// What had been appended when the newest checkpoint began.
+    /// The totals appended when the newest checkpoint began.
     covered: Cell<Appended>,
     /// The size of the pages in the newest snapshot, in bytes.
     loaded: Cell<u64>,
@@ -206,7 +206,7 @@ impl Checkpoints {
         self.shown.clone()
     }
 
-    /// Takes a checkpoint whenever one is due or requested. `now` demands one at once, for a start that found a damaged slot.
+    /// Takes a checkpoint whenever one is due or requested. `now` demands one immediately, for a start that found a damaged slot.
     pub async fn run(&self, mut requests: mpsc::UnboundedReceiver<Request>, now: bool) {
         let mut not_before = Instant::now();
         let mut wanted = now;
@@ -237,7 +237,7 @@ impl Checkpoints {
         }
     }
 
-    /// Waits until a checkpoint is due, or only until `not_before` if one is wanted anyway.
+    /// Waits until a checkpoint is due, or only until `not_before` if one has been requested.
     async fn until_due(&self, wanted: bool, not_before: Instant) {
         sleep_until(not_before).await;
         if !wanted {
@@ -248,7 +248,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns what was appended since the newest checkpoint began.
+    /// Returns the totals appended since the newest checkpoint began.
     pub fn uncovered(&self) -> Appended {
         let (appended, covered) = (self.spine.ledger().appended(), self.covered.get());
         Appended {
@@ -260,7 +260,7 @@ impl Checkpoints {
     /// Takes a checkpoint now.
     pub async fn take(&self) -> Result<Taken, CheckpointError> {
         let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
-        // An actor that is being rebuilt reads a slot, perhaps the one that would be written.
+        // An actor that is being rebuilt reads a slot, which may be the one about to be written.
         self.spine.until_rebuilt().await;
         let held = self.spine.hold_slots().await;
         // Checked only now: the node may have ended while the slots were held elsewhere.
@@ -331,7 +331,7 @@ impl Checkpoints {
                 actor.abort();
             }
         }
-        // Whatever the result, the slot is released before anyone else may use it.
+        // Whatever the result, the slot is released before any other task may use it.
         let seal: Option<Seal> = end.await.unwrap_or_default();
         self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
         let Sealed { seal, trimmed } = taken?;
@@ -398,7 +398,7 @@ fn happening(taken: &Taken) -> Happening {
         .number("ms", taken.ms)
 }
 
-/// Returns the slot to write: one without a seal, else the older. `sealed` holds the last sequence number in each.
+/// Returns the slot to write: one without a seal, or else the older one. `sealed` holds the last sequence number in each.
 pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
     if sealed[SlotId::B] < sealed[SlotId::A] {
         SlotId::B
@@ -450,10 +450,13 @@ mod tests {
         // Half of the 401 bytes loaded is 201.
         let enough = rules.enough_after(covered, 401);
         let due = |records, bytes| Appended { records, bytes }.is(enough);
-        assert!(!due(10, 200), "nothing since");
-        assert!(!due(109, 1_199), "one short of both");
+        assert!(!due(10, 200), "nothing was appended since");
+        assert!(!due(109, 1_199), "one short of both thresholds");
         assert!(due(110, 401) && due(20, 1_200));
-        assert!(!due(110, 400), "little beside what is loaded");
+        assert!(
+            !due(110, 400),
+            "few bytes compared with the snapshot that a start loads"
+        );
         assert!(rules.enough_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
     }
 }

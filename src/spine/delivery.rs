@@ -25,7 +25,7 @@ impl<M: Machine> Item<M> {
         }
     }
 
-    /// Returns what the machine is asked.
+    /// Returns the request to the machine.
     pub fn request(&self) -> Request<'_, M> {
         match self {
             Self::Message(message) | Self::Keyed(message, _) => Request::Message(message),
@@ -145,7 +145,7 @@ impl Stage {
         }
     }
 
-    /// Whether a panic here leaves an unapplied message, which is recorded in the journal.
+    /// Returns whether a panic here leaves an unapplied message, which is recorded in the journal.
     pub const fn has_message(self) -> bool {
         match self {
             Self::Decide | Self::Keeping | Self::Commit | Self::Tick => true,
@@ -170,7 +170,7 @@ pub struct Report {
     pub offset: Offset,
     /// The panic message.
     pub cause: String,
-    /// The item on which time acted, which is now quarantined.
+    /// The item whose tick panicked, which is now quarantined.
     pub item: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! The addresses of actors, and the bound on open commands. Outlives restarts.
 //!
-//! actix accepts any number of messages into a mailbox, so the bound is kept here: a sender of commands
-//! waits for room first, and a connection that waits is not read from.
+//! actix accepts any number of messages into a mailbox, so the bound is kept here: a sender of commands first waits for
+//! room, and a connection that waits is not read from.
 
 use crate::ids::{ActorId, Ticket};
 use crate::spine::budget::Budget;
@@ -34,12 +34,12 @@ impl Directory {
         self.peers.insert(actor, peer);
     }
 
-    /// Returns an actor's peer, for code that intercepts messages: tests drop some on their way.
+    /// Returns an actor's peer, for code that intercepts messages: tests drop some of them.
     pub fn peer(&self, actor: ActorId) -> Option<Rc<dyn Peer>> {
         self.peers.get(&actor).map(Rc::clone)
     }
 
-    /// Delivers a tell. One for an actor that this node does not have is dropped, and logged as an error.
+    /// Delivers a tell. A tell to an actor that this node does not have is dropped and logged as an error.
     pub fn tell(&self, tell: Tell) {
         match self.peers.get(&tell.to) {
             Some(peer) => peer.tell(tell),
@@ -62,7 +62,7 @@ impl Directory {
     }
 }
 
-/// The least that incomplete requests may hold over all listeners, in bytes.
+/// The minimum bound on the bytes that incomplete requests may hold, over all listeners.
 const UNFINISHED_BYTES: u64 = 512 << 20;
 
 /// The bound on commands that are delivered and not yet answered, and on the bytes of incomplete requests. Clones share the bounds.
@@ -99,7 +99,7 @@ impl Admission {
         &self.unfinished
     }
 
-    /// Waits until `commands` more commands may be opened; more than the bound count as the bound.
+    /// Waits until `commands` more commands may be opened; a number above the bound counts as the bound.
     pub async fn admit(&self, commands: usize) -> OwnedSemaphorePermit {
         let commands = u32::try_from(commands).unwrap_or(u32::MAX).min(self.max);
         let open = Arc::clone(&self.open);
@@ -108,8 +108,8 @@ impl Admission {
             .expect("the semaphore is never closed")
     }
 
-    /// Waits for a turn to run a query that scans much state. Only one runs at a time, so however many are requested, a command has at
-    /// most one of them before it.
+    /// Waits for a turn to run a query that scans much state. Only one such query runs at a time, so a command waits for at most one of
+    /// them, however many are requested.
     pub async fn walk(&self) -> OwnedSemaphorePermit {
         let walks = Arc::clone(&self.walks);
         let turn = walks.acquire_owned().await;

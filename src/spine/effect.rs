@@ -1,26 +1,26 @@
-//! What a machine wants done outside itself: answers to waits, messages to other actors, actions in the world.
+//! What a machine wants done outside itself: answers to waits, messages to other actors, and external actions.
 //!
 //! **Answers and actions** are sent once the journal has the entry that they depend on. **Tells** do not wait: the entry that a tell
 //! causes comes later in the same journal, so it is never durable without its cause.
 //!
-//! Tells and actions share one delivery rule: both are upserts that `Machine::resume` states again. If a tell is
-//! refused by a full disk, or its message panics, its sender is notified. The sender's host then calls `resume` after
-//! [`RESTATE_FIRST_MS`], then after [`RESTATE_MS`], doubling up to [`RESTATE_MS_MAX`] for as long as refusals continue; it
-//! does so at once when a full disk has space again. A refused completion has the same effect. After a panic, the receiver
-//! restates its obligations, too: the message that it could not process may have been an answer, which its sender gives only
-//! when asked. A tell lost in a crash is stated again by the `resume` of the next start.
+//! Tells and actions share one delivery rule: both are upserts that `Machine::resume` states again. If a tell is refused by a full disk, or
+//! its message panics, its sender is notified. The sender's host then calls `resume` after [`RESTATE_FIRST_MS`], then after [`RESTATE_MS`],
+//! doubling up to [`RESTATE_MS_MAX`] for as long as refusals continue; it does so immediately when a full disk has space again. A refused
+//! completion has the same effect. After a panic, the receiver restates its obligations, too: the message that it could not process may
+//! have been an answer, which its sender gives only on request. A tell lost in a crash is stated again by the `resume` of the next start.
 
 use crate::ids::{ActorId, Seq, Ticket};
 use serde::Serialize;
 use std::marker::PhantomData;
 
-/// The delay after which a sender first restates its obligations when one was refused, in milliseconds: most panics occur only once.
+/// The delay before a sender first restates its obligations after one was refused, in milliseconds. It is short because most panics occur
+/// only once.
 pub const RESTATE_FIRST_MS: u64 = 10;
 
-/// The delay if one is refused again, in milliseconds.
+/// The delay if an obligation is refused again, in milliseconds.
 pub const RESTATE_MS: u64 = 1000;
 
-/// The longest delay, in milliseconds.
+/// The maximum delay, in milliseconds.
 pub const RESTATE_MS_MAX: u64 = 64_000;
 
 /// What a machine with replies `R` and actions `A` wants done outside itself, in order.
@@ -33,11 +33,11 @@ pub struct Effects<R, A> {
 /// A single effect.
 #[derive(Debug)]
 pub enum Effect<R, A> {
-    /// Answers a request that waits.
+    /// Answers a waiting request.
     Wake(Ticket, R),
     /// Sends another actor a message, encoded by rmp-serde; no reply is expected.
     Tell(ActorId, Vec<u8>),
-    /// Performs an action in the world.
+    /// Performs an external action.
     Act(Action<A>),
 }
 
@@ -52,7 +52,7 @@ pub struct Tell {
     pub message: Vec<u8>,
 }
 
-/// Something to be done in the world, once for each attempt: an upsert.
+/// An action to be performed outside the node, once for each attempt: an upsert.
 ///
 /// A port that has already performed this attempt only reports its completion again. One that knows a later
 /// attempt of the same id refuses this one: the node has lost its newest entries to a power cut, which `fsync` other than
@@ -68,7 +68,7 @@ pub struct Action<W> {
     pub what: W,
 }
 
-/// The address for messages of type `T`, which lets a sender know the message without knowing the receiving machine.
+/// The address for messages of type `T`, so that a sender depends only on the message, not on the receiving machine.
 #[derive(Debug)]
 pub struct To<T> {
     actor: ActorId,
@@ -108,7 +108,7 @@ impl<R, A> Default for Effects<R, A> {
 }
 
 impl<R, A> Effects<R, A> {
-    /// Answers a request that waits.
+    /// Answers a waiting request.
     pub fn wake(&mut self, ticket: Ticket, reply: R) {
         self.list.push(Effect::Wake(ticket, reply));
     }
@@ -119,18 +119,18 @@ impl<R, A> Effects<R, A> {
         self.list.push(Effect::Tell(to.actor, message));
     }
 
-    /// Requests an action in the world.
+    /// Requests an external action.
     pub fn act(&mut self, action: Action<A>) {
         self.acts = true;
         self.list.push(Effect::Act(action));
     }
 
-    /// Whether there are no effects.
+    /// Returns whether there are no effects.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether there is an action among the effects.
+    /// Returns whether there is an action among the effects.
     pub fn has_actions(&self) -> bool {
         self.acts
     }

@@ -64,7 +64,7 @@ impl FromStr for Position {
 /// The name of the node, used in place of an actor's name.
 pub const NODE: &str = "node";
 
-/// The kinds of events of every actor, and of the node. Each machine defines further kinds of its own, see `Shown::KINDS`.
+/// The kinds of events of every actor, and of the node. Each machine defines further kinds, see `Observable::KINDS`.
 pub const KINDS: [&str; 5] = [
     "checkpoint",
     "draining",
@@ -73,7 +73,7 @@ pub const KINDS: [&str; 5] = [
     "stopping",
 ];
 
-/// The most bytes written for an event besides its contents, and for each byte of the contents.
+/// The maximum number of bytes written for an event besides its contents, and for each byte of the contents.
 const WRITTEN_BYTES: usize = 320;
 const WRITTEN_PER_BYTE: usize = 6;
 
@@ -167,7 +167,7 @@ impl Happening {
 }
 
 impl Event {
-    /// Returns the most bytes that the event takes in memory, including its written form.
+    /// Returns the maximum number of bytes that the event takes in memory, including its written form.
     pub fn bytes(&self) -> usize {
         let content = |(_, field): &(&str, Field)| match field {
             Field::Name(name) => name.len(),

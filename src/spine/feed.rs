@@ -1,8 +1,8 @@
 //! The newest events of a node, for any number of readers: they share one ring, and each has a position in it.
 //!
-//! Promises: an event is shown only once the journal has the entry that it describes; a reader that asks for events no longer
-//! kept, or falls behind, is notified before it gets anything else; nothing is gathered while there are no readers.
-//! Never here: waiting for a reader. A slow reader costs a position, and no more.
+//! Guarantees: an event is shown only once the journal has the entry that it describes; a reader that requests events no longer kept, or
+//! falls behind, is notified before it gets anything else; nothing is gathered while there are no readers. The feed never waits for a
+//! reader: a slow reader costs a position, and no more.
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
-/// The most events that are kept. Their size is limited, too, see [`EVENT_BYTES_MAX`].
+/// The maximum number of events that are kept. Their size is limited, too, see [`EVENT_BYTES_MAX`].
 pub const EVENTS_MAX: usize = 65_536;
-/// The largest total size of the events that are kept, in bytes.
+/// The maximum total size of the events that are kept, in bytes.
 pub const EVENT_BYTES_MAX: usize = 64 << 20;
 
-/// How long events are still gathered for readers that may come back, once there are none.
+/// How long events are still gathered after the last reader has left, in case it returns.
 const LINGER_MS: u64 = 600_000;
 
 /// The number of positions per millisecond on a node without files, more than it can have entries.
 const POSITIONS_PER_MS: u64 = 1 << 20;
 
-/// The events and their readers. The core writes, any thread reads.
+/// The events and their readers. The core writes; any thread may read.
 #[derive(Debug)]
 pub struct Feed {
     /// Whether events are gathered: the only thing checked while there are no readers.
@@ -67,8 +67,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Creates the feed of a node that keeps no files. Its entries are numbered from 1 at every start, so its positions begin beyond any
-    /// that an earlier run can have reached.
+    /// Creates the feed of a node that keeps no files. Its entries are numbered from 1 at every start, so its positions begin beyond every
+    /// position that an earlier run can have reached.
     pub fn beginning_at(at: Timestamp) -> Self {
         Self {
             base: at.0.saturating_mul(POSITIONS_PER_MS),
@@ -84,12 +84,12 @@ impl Feed {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there are readers, or were any recently.
+    /// Returns whether there are readers, or were any recently.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Adds a reader of events from now on, or of those after `after`. Call it on the core thread; `last` is the newest entry.
+    /// Adds a reader of events from now on, or of events after `after`. Must be called on the core thread; `last` is the newest entry.
     pub fn listen(self: &Arc<Self>, last: Seq, after: Option<Position>) -> Reader {
         let last = self.based(last);
         let mut ring = self.ring();
@@ -118,7 +118,7 @@ impl Feed {
         self.append(at, actor, what, |ring| ring.next(seq));
     }
 
-    /// Gathers an event that has no entry: it is placed after the newest event.
+    /// Gathers an event that has no entry; its position follows the newest event.
     pub fn put_behind(&self, at: Timestamp, actor: &'static str, what: Happening) {
         self.append(at, actor, what, |ring| ring.next(ring.newest.seq));
     }
@@ -149,7 +149,7 @@ impl Feed {
         });
     }
 
-    /// Discards the events of an entry that was not applied after all. They had not been shown yet.
+    /// Discards the events of an entry that was not applied after all; they have not been shown yet.
     pub fn retract(&self, seq: Seq) {
         let seq = self.based(seq);
         self.ring().truncate(|event| event.position.seq != seq);
@@ -162,7 +162,7 @@ impl Feed {
         }
         let durable = self.based(durable);
         let ring = self.ring();
-        // Events placed before the first entry gathered have nothing to wait for.
+        // Events that precede the first gathered entry need not wait for an entry.
         let upto = ring.newest_upto(durable.max(ring.begun));
         self.shown.send_if_modified(|shown| {
             let more = upto.is_some_and(|upto| upto > shown.upto);
@@ -181,7 +181,7 @@ impl Feed {
         }
     }
 
-    /// Ends the feed because the node has stopped or halted. Events not shown yet never are.
+    /// Ends the feed because the node has stopped or halted. Events that have not been shown yet never will be.
     pub fn end(&self) {
         self.shown.send_modify(|shown| shown.ended = true);
     }
@@ -200,7 +200,7 @@ impl Ring {
     fn next(&self, seq: Seq) -> Position {
         assert!(
             self.newest.seq <= seq,
-            "events come in the order of what they tell of"
+            "events come in the order of their entries"
         );
         if self.newest.seq == seq {
             let place = self.newest.place + 1;
@@ -255,10 +255,10 @@ pub enum Notification {
         /// The reader's new position.
         upto: Position,
     },
-    /// The reader asked for events after `after`, a position not reached yet: it belongs to another log, or is made up. The reader gets
+    /// The reader asked for events after `after`, a position not reached yet: it belongs to another log, or is invalid. The reader gets
     /// every event from now on.
     Ahead {
-        /// The position asked for.
+        /// The requested position.
         after: Position,
         /// The reader's new position.
         upto: Position,
@@ -270,7 +270,7 @@ pub enum Notification {
 pub struct Reader {
     feed: Arc<Feed>,
     at: Position,
-    /// Whether the reader asked for a position that this node has not reached.
+    /// Whether the reader requested a position that this node has not reached.
     astray: bool,
     shown: watch::Receiver<Visible>,
 }
@@ -330,7 +330,7 @@ impl Reader {
         events.map(Arc::clone).collect()
     }
 
-    /// Waits until there may be something to take; returns false if there never will be again.
+    /// Waits until there may be something to take; returns false if there will never be anything again.
     pub async fn more(&mut self) -> bool {
         if self.shown.borrow().ended {
             return false;
@@ -359,7 +359,7 @@ mod tests {
         feed.put(Seq(seq), AT, "lock", Happening::new("granted"));
     }
 
-    /// Takes what is available as text; lost events as a range.
+    /// Takes what is available, as text; lost events appear as a range.
     fn received(reader: &mut Reader) -> Vec<String> {
         let text = |heard| match heard {
             Notification::Event(event) => event.position.to_string(),
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn an_event_is_shown_once_it_is_durable_and_in_its_place() {
         let feed = Arc::new(Feed::default());
-        assert!(!feed.is_open(), "nobody listens");
+        assert!(!feed.is_open(), "there are no readers");
         let mut early = feed.listen(Seq(9), None);
         for seq in [10, 10, 12] {
             put(&feed, seq);
@@ -384,12 +384,23 @@ mod tests {
         let mut back = feed.listen(Seq(12), Some(Seq(10).into()));
         feed.show(Seq(u64::MAX));
         assert_eq!(received(&mut early), ["12"]);
-        assert_eq!(received(&mut late), ["12"], "from where it came");
-        assert_eq!(received(&mut back), ["10.1", "12"], "from where it was");
+        assert_eq!(
+            received(&mut late),
+            ["12"],
+            "a new reader begins at the newest entry"
+        );
+        assert_eq!(
+            received(&mut back),
+            ["10.1", "12"],
+            "a returning reader begins after its position"
+        );
         put(&feed, 12);
         feed.show(Seq(u64::MAX));
         assert_eq!(received(&mut early), ["12.1"]);
-        assert!(received(&mut early).is_empty(), "nothing is heard twice");
+        assert!(
+            received(&mut early).is_empty(),
+            "no event is received twice"
+        );
     }
 
     #[test]
@@ -421,7 +432,11 @@ mod tests {
         let behind = || feed.put_behind(AT, "node", Happening::new("checkpoint"));
         behind();
         feed.show(Seq(3));
-        assert_eq!(received(&mut reader), ["9.1"], "it waits for nothing");
+        assert_eq!(
+            received(&mut reader),
+            ["9.1"],
+            "it does not wait for an entry"
+        );
         put(&feed, 12);
         behind();
         feed.show(Seq(11));
@@ -472,7 +487,7 @@ mod tests {
         (1..=many).for_each(|seq| put(&feed, seq));
         assert!(
             received(&mut slow).is_empty(),
-            "what is not durable is not even lost"
+            "events that are not durable are not reported as lost either"
         );
         feed.show(Seq(many));
         let told = received(&mut slow);
@@ -486,7 +501,7 @@ mod tests {
         assert!(feed.ring().bytes <= EVENT_BYTES_MAX);
         assert!(
             feed.ring().events.len() >= 8,
-            "and no smaller than it must be"
+            "the ring is no smaller than the bound requires"
         );
         let bytes: usize = feed.ring().events.iter().map(|event| event.bytes()).sum();
         assert_eq!(feed.ring().bytes, bytes);
@@ -509,7 +524,7 @@ mod tests {
         let back = told[0].parse().unwrap();
         let back = received(&mut again.listen(Seq(5), Some(back)));
         assert!(back[0].starts_with(&format!("{}..", told[0])), "{back:?}");
-        assert_eq!(back[1..], anew, "everything of this life");
+        assert_eq!(back[1..], anew, "every event of this run");
     }
 
     #[test]
@@ -522,7 +537,7 @@ mod tests {
         at(2, 5 + LINGER_MS);
         feed.show(Seq(2));
         let mut again = feed.listen(Seq(2), Some(Position::default()));
-        assert_eq!(received(&mut again), ["1", "2"], "it may come back");
+        assert_eq!(received(&mut again), ["1", "2"], "a reader may return");
         drop(again);
         at(3, 6 + LINGER_MS);
         at(4, 7 + 2 * LINGER_MS);

@@ -8,7 +8,7 @@ pub fn guard<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_words(payload.as_ref()))
 }
 
-/// Returns the message of a panic, as far as it has one.
+/// Returns the message of a panic, or a substitute if it has none.
 pub fn panic_words(payload: &(dyn Any + Send)) -> String {
     let words = payload
         .downcast_ref::<&str>()

@@ -1,8 +1,8 @@
-//! Support for machines whose durable state is items of one kind: time and snapshots come with them.
+//! Support for machines whose durable state is items of one kind: provides their deadlines and snapshots.
 //!
-//! Many machines are no more than that. Such a machine keeps [`Items`] and implements [`Itemized`], which provides
-//! [`Timed`] and [`Paged`]. One with several kinds of items, or with indexes over them that are rebuilt from pages,
-//! holds each kind in a [`Kept`] of its own and implements those traits itself.
+//! Many machines are of this kind. Such a machine keeps [`Items`] and implements [`Itemized`], which provides [`Timed`]
+//! and [`Paged`]. A machine with several kinds of items, or with indexes over them that are rebuilt from pages, holds
+//! each kind in a separate [`Kept`] and implements those traits itself.
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{Digest, PageId, Seq, Slot};
@@ -58,7 +58,9 @@ impl<T: Item + Default + Clone> Items<T> {
             make(&mut item);
             self.kept.insert(self.pages.by(entry), slot, item);
         }
-        self.kept.get(slot).expect("it is there now")
+        self.kept
+            .get(slot)
+            .expect("the item was just inserted if it was missing")
     }
 
     /// Changes every item by calling `make` on it, as part of this entry.
@@ -77,9 +79,9 @@ pub trait Itemized: Machine {
 
     /// Returns the items.
     fn items(&self) -> &Items<Self::Item>;
-    /// Returns the items, to be changed.
+    /// Returns the items for modification.
     fn items_mut(&mut self) -> &mut Items<Self::Item>;
-    /// Returns the message that lets time act on an item whose deadline has come, see [`Timed::tick`].
+    /// Returns the tick of an item whose deadline has come, see [`Timed::tick`].
     fn lapse(&self, slot: Slot) -> Self::Message {
         unreachable!("{slot:?} has no deadline")
     }
@@ -141,5 +143,5 @@ impl<M: Itemized> Paged for M {
 }
 
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item).expect("items are slots here"))
+    Slot(u32::try_from(item).expect("item numbers are slots"))
 }

@@ -1,7 +1,7 @@
 //! The ordering point of a node: hands out sequence numbers and times, and gathers the records of one write.
 //!
-//! Promises: numbers are handed out only below a bound that is durable; time in the log never goes back.
-//! Never here: deciding, writing, syncing. The driver of the node (the runtime or the simulation) takes the batch.
+//! Guarantees: numbers are handed out only below a bound that is durable; time in the log never goes back. The ledger
+//! does not decide, write or sync: the driver of the node (the runtime or the simulation) takes the batch.
 
 use crate::clock::{Clock, Offset, Timestamp};
 use crate::ids::{ActorId, Chance, RequestKey, Seq};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many numbers are reserved at a time.
+/// The number of sequence numbers reserved at a time.
 pub const RESERVE_STEP: u64 = 1 << 20;
 
-/// The wall clock is recorded again when it has moved this much against node time.
+/// The wall clock is recorded again when it has moved this much relative to node time.
 const OFFSET_STEP_MS: u64 = 1000;
 
 /// A wall clock that is further ahead of its expected time than this is in doubt.
@@ -79,14 +79,14 @@ pub struct Ledger {
     batch: Batch,
     /// The node's state, according to the marks so far.
     marked: Marked,
-    /// The time at which the log that this one continues ended, if there was one.
+    /// The time at which the previous log ended, if there was one.
     ended: Option<Timestamp>,
     /// When the wall clock came into doubt since the start, or last stepped.
     doubted: Timestamp,
     /// How far the wall clock is ahead while it is in doubt, in milliseconds.
     ahead: Arc<AtomicU64>,
     room: Room,
-    /// The most bytes that may be handed to the journal and not yet written: the space prepared there, less the reserve.
+    /// The maximum number of bytes handed to the journal but not yet written: the space prepared there, minus the reserve.
     space: u64,
     /// Bytes handed over that were not yet written when last checked.
     handed: u64,
@@ -94,11 +94,11 @@ pub struct Ledger {
     memory: bool,
     appended: Appended,
     counts: Arc<EntryCounts>,
-    /// Numbers skipped after the tail.
+    /// The numbers skipped after the tail.
     skipped: u64,
 }
 
-/// What a start would have to replay if there were no newer snapshot.
+/// The part of the log that a start would have to replay without a newer snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
     /// The number of records, not counting marks.
@@ -119,7 +119,7 @@ pub struct Enough {
 }
 
 impl Appended {
-    /// Whether the threshold is reached.
+    /// Returns whether the threshold is reached.
     pub fn is(self, enough: Enough) -> bool {
         (self.records >= enough.records || self.bytes >= enough.bytes)
             && self.bytes >= enough.bytes_min
@@ -166,7 +166,7 @@ impl Ledger {
         self.mark(&Mark::Reserve { bound: self.bound });
         let at = self.now();
         let offset_ms = self.clock.offset_ms();
-        // What the wall clock last showed, as if no time had passed since: how much has passed cannot be known here.
+        // The time that the wall clock last showed, as if no time had passed since then: the time that has passed is unknown here.
         let expected = self.ended.map(|ended| {
             let shown = self.marked.believed.unwrap_or(self.marked.offset_ms);
             shown.saturating_sub_unsigned(at.0.saturating_sub(ended.0))
@@ -208,8 +208,8 @@ impl Ledger {
         self.mark(&Mark::Stop)
     }
 
-    /// Records the wall clock if it has stepped since it was last recorded, or was in doubt and is now trusted again. Returns whether it
-    /// did.
+    /// Records the wall clock if it has stepped since it was last recorded, or was in doubt and is now trusted again. Returns whether a
+    /// mark was recorded.
     pub fn watch_wall_clock(&mut self) -> bool {
         let offset_ms = self.clock.offset_ms();
         let before = self.marked.believed;
@@ -226,7 +226,7 @@ impl Ledger {
         waited >= u128::from(DOUBT_MS) && self.believe_wall_clock().is_some()
     }
 
-    /// Trusts the wall clock as it is from here on. Returns the mark that records this, if it was in doubt.
+    /// Trusts the wall clock as it is from here on. If it was in doubt, returns the mark that records this.
     pub fn believe_wall_clock(&mut self) -> Option<Stamp> {
         self.marked.believed?;
         Some(self.mark(&Mark::Clock {
@@ -296,7 +296,7 @@ impl Ledger {
         Stamp { seq, at }
     }
 
-    /// Whether numbers or space are short: nothing may be ordered before the batch is durable.
+    /// Returns whether numbers or space are short: nothing may be ordered before the batch is durable.
     pub fn is_short(&self) -> bool {
         !self.memory && (self.bound.0 - self.next.0 < RESERVE_STEP / 8 || self.is_crowded())
     }
@@ -313,7 +313,7 @@ impl Ledger {
         self.put(actor, Kind::Entry, stamp, content);
     }
 
-    /// Appends an entry that nobody waits for.
+    /// Appends an entry that no answer waits for.
     pub fn append_passing<T: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &T) {
         self.record(actor, Kind::Entry, stamp, |batch, about| {
             batch.push_passing(about, |bytes| encode(bytes, content));
@@ -396,27 +396,27 @@ impl Ledger {
         std::mem::take(&mut self.batch)
     }
 
-    /// Returns the records gathered, to be written in place.
+    /// Returns the gathered records, to be written in place.
     pub fn batch_mut(&mut self) -> &mut Batch {
         &mut self.batch
     }
 
-    /// Whether there is anything to write.
+    /// Returns whether there is anything to write.
     pub fn is_dirty(&self) -> bool {
         !self.batch.is_empty()
     }
 
-    /// Whether this node keeps no files.
+    /// Returns whether this node keeps no files.
     pub fn is_memory(&self) -> bool {
         self.memory
     }
 
-    /// Returns what the log still has room for.
+    /// Returns how much room the log still has.
     pub fn room(&self) -> Room {
         self.room
     }
 
-    /// Sets what the log still has room for.
+    /// Sets how much room the log still has.
     pub fn set_room(&mut self, room: Room) {
         self.room = room;
     }
@@ -427,14 +427,14 @@ impl Ledger {
         self.handed = handed;
     }
 
-    /// Whether the bytes not yet written may exceed the prepared space: then it must be known whether the disk is full before anything
-    /// else is decided. Once that is known, the reserve may be used.
+    /// Returns whether the bytes not yet written may exceed the prepared space. Before anything else is decided, it must then be known
+    /// whether the disk is full; once that is known, the reserve may be used.
     fn is_crowded(&self) -> bool {
         let on_its_way = self.handed + self.batch.len() as u64;
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space
     }
 
-    /// Returns what was appended in all, including what the start replayed.
+    /// Returns the total that was appended, including what the start replayed.
     pub fn appended(&self) -> Appended {
         self.appended
     }

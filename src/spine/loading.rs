@@ -1,8 +1,8 @@
-//! Loads a snapshot into machines. One thread reads pages, one decodes them, and the caller builds state from them,
-//! all at the same time: a start has much to do while other cores are idle.
+//! Loads a snapshot into machines. One thread reads pages, one decodes them, and the caller builds state from them, all
+//! at the same time: a start has much to do, and other cores are idle.
 //!
-//! Promises: pages reach the machine in the order in which they were read; besides the state, only a few are in memory. Whether
-//! everything was read, and matches the seal, is known only at the end.
+//! Guarantees: pages reach the machine in the order in which they were read; besides the state, only a few pages are in memory. Only at the
+//! end is it known whether everything was read and matches the seal.
 
 use crate::ids::{ActorId, PageId, Seq};
 use crate::persist::PersistError;
@@ -25,14 +25,14 @@ impl Arriving<'_> {
         self.pages.peek().map(|page| page.actor)
     }
 
-    /// Returns the pages that come next, as long as they are this actor's.
+    /// Returns the next pages, up to the last page of this actor.
     pub fn of(&mut self, actor: ActorId) -> impl Iterator<Item = Page> + Send {
         iter::from_fn(move || self.pages.next_if(|page| page.actor == actor))
     }
 }
 
-/// Reads a slot that was found sealed, while `build` consumes the pages. An error of the read must be considered before the result of
-/// `build`.
+/// Reads a slot that was found sealed, while `build` consumes the pages. The caller must check for a read error before it uses the result
+/// of `build`.
 pub fn while_read<T>(
     slots: &Slots,
     slot: SlotId,
@@ -93,7 +93,7 @@ pub fn machine<M: Paged>(
     };
     let words = |payload: Box<dyn std::any::Any + Send>| panic_words(payload.as_ref());
     let (decoded, built) = catch_unwind(AssertUnwindSafe(build)).map_err(words)?;
-    // If a page does not decode, that explains whatever was built of the others.
+    // If a page does not decode, its error takes precedence over whatever was built from the others.
     decoded?;
     let mut machine = built.map_err(words)?;
     for (page, changed) in changes {

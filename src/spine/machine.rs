@@ -1,11 +1,11 @@
 //! The contract between an actor's rules and the spine around them.
 //!
-//! A machine is pure: it owns state and rules, and knows no clock, no disk, no network and no randomness of its own. The
-//! host calls `decide` to learn what a message does, `commit` to apply that, and journals both; recovery calls `commit`
-//! alone. A machine requests everything outside itself through effects (`effect.rs`). See `ARCHITECTURE.md`.
+//! A machine is pure: it owns state and rules, and has no access to a clock, a disk, a network or a source of randomness. The host calls
+//! `decide` to learn what a message does, `commit` to apply that, and journals both; recovery calls `commit` alone. A machine requests
+//! everything outside itself through effects (`effect.rs`). See `ARCHITECTURE.md`.
 //!
-//! The contract is split by concern, and an [`Actor`] is all of it: rules ([`Machine`]), time ([`Timed`]), snapshots
-//! ([`Paged`]), and what users are shown ([`Observable`]). What most machines do not need has a default.
+//! The contract is split by concern, and an [`Actor`] implements all parts: rules ([`Machine`]), time ([`Timed`]), snapshots ([`Paged`]),
+//! and what users are shown ([`Observable`]). Functions that most machines do not need have a default.
 
 pub use crate::clock::Now;
 use crate::clock::{Offset, Timestamp};
@@ -37,15 +37,15 @@ pub trait Machine: Send + Sized + 'static {
     type Rules: Serialize + DeserializeOwned + Clone + Debug + Default + Send + 'static;
     /// A message, which may change state. Stored in the journal: see the change rule in `persist/format.rs`.
     type Message: Serialize + DeserializeOwned + Clone + Debug + Send + 'static;
-    /// What was decided about a message, as plain data. Stored with it.
+    /// The decision about a message, as plain data. Stored with the message.
     type Outcome: Serialize + DeserializeOwned + PartialEq + Debug + Send + 'static;
-    /// A question that changes nothing.
+    /// A query, which changes nothing.
     type Query: Debug + Send + 'static;
     /// An answer to a message, a query or a watch.
     type Reply: From<Refusal> + Debug + Send + 'static;
     /// Something that a request may wait for. Volatile: held by the host, and stated again after every restart.
     type Watch: Clone + Debug + Send + 'static;
-    /// Something to be done in the world: plain data, for the port of this actor. [`Never`] if there are no actions.
+    /// An external action: plain data, for the port of this actor. [`Never`] if there are no actions.
     type Action: Clone + Debug + Send + 'static;
 
     /// Creates an empty machine.
@@ -55,14 +55,14 @@ pub trait Machine: Send + Sized + 'static {
 
     /// Determines what a message does, without doing it. Depends on state, rules, message and moment, and on nothing else.
     fn decide(&self, moment: &Moment, message: &Self::Message) -> Self::Outcome;
-    /// Determines what an outcome that is not committed yet changes, and so how it is kept.
+    /// Determines what an outcome that is not committed yet will change, and therefore how it is kept.
     fn keeping(&self, message: &Self::Message, outcome: &Self::Outcome) -> Keeping;
-    /// Returns how many sequence numbers an outcome takes: one for each item it creates that needs a number of its own.
+    /// Returns how many sequence numbers an outcome takes: one for each item it creates that needs its own number.
     fn numbers(_outcome: &Self::Outcome) -> u64 {
         1
     }
-    /// Applies an outcome. Total: there is nothing left to decide. Durable state depends on the entry alone, never on the rules; volatile
-    /// state may depend on them.
+    /// Applies an outcome. Never fails: there is nothing left to decide. Durable state depends on the entry alone, never on the rules;
+    /// volatile state may depend on them.
     fn commit(
         &mut self,
         entry: Stamp,
@@ -73,10 +73,10 @@ pub trait Machine: Send + Sized + 'static {
     /// Returns the answer to the sender of a message, once its outcome is committed. `seq` is the entry's number, or zero if no entry was
     /// needed.
     fn reply(&self, seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
-    /// Called for a decided message that changes nothing. For counters that nothing depends on.
+    /// Called for a decided message that changes nothing, to update counters that nothing depends on.
     fn unchanged(&mut self, _outcome: &Self::Outcome) {}
-    /// Returns the answer to a repeated message from its former outcome. The state has moved on since: what the answer shows of it may
-    /// have changed or be gone, which must be handled.
+    /// Returns the answer to a repeated message from its former outcome. The state has moved on since then: whatever the answer shows of it
+    /// may have changed or been removed, which must be handled.
     fn reply_again(
         &self,
         seq: Seq,
@@ -85,24 +85,24 @@ pub trait Machine: Send + Sized + 'static {
     ) -> Self::Reply {
         self.reply(seq, message, outcome)
     }
-    /// Whether an answer must be waited for before the commands after it are carried out: the delivery ends there.
+    /// Returns whether an answer must be waited for before the commands after it are carried out: the delivery ends there.
     fn holds_up(_reply: &Self::Reply) -> bool {
         false
     }
     /// Answers a query. Never expires anything.
     fn query(&self, now: Now, query: &Self::Query) -> Self::Reply;
-    /// Returns the cost of a request, where 1 is a usual command: after a certain total, others have their turn.
+    /// Returns the cost of a request, where 1 is an ordinary command. After a certain total, other actors have their turn.
     fn cost(_asked: Request<'_, Self>) -> usize {
         1
     }
-    /// Returns what a message from a client or another actor does to space that is running out. Ticks are never refused.
+    /// Returns how a message from a client or another actor affects disk space that is running out. Ticks are never refused.
     fn weight(&self, _message: &Self::Message) -> Weight {
         Weight::Adds
     }
 
-    /// Begins a wait: answers through `effects` at once if what it waits for is already true. An upsert.
+    /// Begins a wait; answers through `effects` immediately if the condition is already true. An upsert.
     fn watch(&mut self, _ticket: Ticket, watch: &Self::Watch, _effects: &mut Effects<Self>) {
-        unreachable!("nobody waits for {watch:?} here")
+        unreachable!("this machine has no waits such as {watch:?}")
     }
     /// Ends a wait.
     fn unwatch(&mut self, _ticket: Ticket) {}
@@ -129,9 +129,9 @@ pub enum Request<'a, M: Machine> {
     Watch(&'a M::Watch),
 }
 
-/// How time acts on a machine. By default it does not.
+/// The deadlines of a machine's items. By default there are none.
 pub trait Timed: Machine {
-    /// Returns a time before which nothing is due, or `None` if nothing ever will be. `offset` converts dates to node time.
+    /// Returns a time before which nothing is due, or `None` if nothing has a deadline. `offset` converts dates to node time.
     fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
         None
     }
@@ -139,16 +139,16 @@ pub trait Timed: Machine {
     fn due(&mut self, _now: Now) -> Option<u64> {
         None
     }
-    /// Returns the message that lets time act on an item. Its outcome must be durable, or remove the item from `due`.
+    /// Returns the tick of an item: the message by which time acts on it. Its outcome must be durable, or remove the item from `due`.
     fn tick(&self, item: u64) -> Self::Message {
         unreachable!("item {item} is never due")
     }
     /// Holds back removals on a date while `held` is true, because the wall clock is in doubt. Volatile: a new machine holds nothing back.
     fn hold(&mut self, _held: bool) {}
-    /// Holds back what would need other actors to add something while `held` is true, because the disk is low on space and they would
-    /// refuse it. Volatile, like [`hold`](Self::hold).
+    /// Holds back work that requires other actors to add something, while `held` is true: the disk is low on space, and they would refuse
+    /// it. Volatile, like [`hold`](Self::hold).
     fn hold_for_space(&mut self, _held: bool) {}
-    /// Whether a quarantined item is still quarantined: nothing has put it back. Also called on a spent machine.
+    /// Returns whether a quarantined item is still quarantined, because no change has put it back. Also called on a spent machine.
     fn is_quarantined(&self, _item: u64) -> bool {
         true
     }
@@ -162,7 +162,7 @@ pub trait Paged: Machine {
     /// A page of durable state, decoded but not yet in its place.
     type Page: Send;
 
-    /// Returns the record of which pages have changed. `commit` and `start` must call `touch` on it before they change anything durable.
+    /// Returns the tracker of changed pages. `commit` and `start` must call `touch` on it before they change anything durable.
     fn pages(&mut self) -> &mut Pages;
     /// Writes the content of a page; nothing if it has none. See the change rule in `persist/format.rs`.
     fn encode_page(&self, page: PageId, content: &mut Vec<u8>);
@@ -177,10 +177,10 @@ pub trait Paged: Machine {
     fn digest(&self) -> Digest;
 }
 
-/// What users and programs are shown of a machine. Nothing depends on it.
+/// The view of a machine for users and programs. Nothing depends on it.
 pub trait Observable: Machine {
     /// The kinds of events that it publishes, besides those of every actor. A subscription to any other kind is refused, so that a
-    /// misspelled kind is not waited for in vain.
+    /// misspelled kind is reported instead of never matching.
     const KINDS: &'static [&'static str] = &[];
     /// The kinds that are also logged as warnings, because they need a person's attention.
     const WARNINGS: &'static [&'static str] = &[];
@@ -218,12 +218,13 @@ pub trait Observable: Machine {
     ) {
         self.events(entry, message, outcome, publish);
     }
-    /// Returns a fingerprint of the item with this number, in no meaningful format. Two are compared to see whether an entry that does
-    /// not name the item changed it.
+    /// Returns a fingerprint of the item with this number, in no meaningful format. Fingerprints are compared to find out whether an entry
+    /// that does not name the item changed it.
     fn glance(&self, _item: u64) -> Option<String> {
         None
     }
-    /// Describes the items in the slots that an outcome names and its message does not. Called before the commit, for users who read a log.
+    /// Describes the items in the slots that are named by an outcome but not by its message. Called before the commit, for users who read a
+    /// log.
     fn about(&self, _outcome: &Self::Outcome) -> Vec<About> {
         Vec::new()
     }
@@ -294,7 +295,7 @@ pub struct Gauge {
 pub struct About {
     /// The slot.
     pub slot: Slot,
-    /// The item's names, by what each is called.
+    /// The item's names, by the kind of name.
     #[serde(flatten)]
     pub names: BTreeMap<String, String>,
 }
@@ -308,13 +309,13 @@ pub struct Stamp {
     pub at: Timestamp,
 }
 
-/// What an outcome changes, and so how it is kept.
+/// What an outcome changes, and therefore how it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
     /// Nothing: it is neither committed nor journaled.
     Nothing,
-    /// State that ends with the process anyway. It is journaled, but nobody waits until the disk has it: a crash that loses it has the
-    /// same effect as its end. An outcome that requests an action is durable all the same.
+    /// State that ends with the process anyway. It is journaled, but no answer waits until it is on disk: a crash that loses it has the
+    /// same effect as the end of the process. An outcome that requests an action is nevertheless durable.
     Passing,
     /// Durable state: the sender is answered once the journal has it.
     Durable,
@@ -325,11 +326,11 @@ pub enum Keeping {
 pub struct Start {
     /// The entry of the start.
     pub stamp: Stamp,
-    /// How many sequence numbers were skipped because the previous process may have handed them out: no more entries than that are lost.
+    /// The number of sequence numbers skipped because the previous process may have handed them out. At most that many entries are lost.
     pub skipped: u64,
 }
 
-/// What a message does to space that is running out.
+/// How a message affects disk space that is running out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// It adds something that stays.

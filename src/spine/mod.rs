@@ -1,9 +1,9 @@
-//! The spine: what surrounds every machine, whatever its rules.
+//! The spine: the code that surrounds every machine, whatever its rules.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `machine.rs` `items.rs` | the contract of a machine: decide, commit, query; time; pages; what is shown; its short form for items of one kind |
-//! | `effect.rs` `port.rs` | what a machine wants done outside itself; what performs it in the world |
+//! | `effect.rs` `port.rs` | what a machine wants done outside itself; what performs its external actions |
 //! | `ledger.rs` | sequence numbers, time, the records of one write |
 //! | `host/` | the shell: order, decide, commit, append; catches panics |
 //! | `delivery.rs` `guard.rs` | deliveries to a host and its answers; catching panics |
@@ -15,7 +15,7 @@
 //! | `progress.rs` | the progress of a recovery |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | a checkpoint's copy of a machine, slice by slice |
-//! | `receipts.rs` | what was done under which idempotency key, to answer repeated requests |
+//! | `receipts.rs` | what was done under each idempotency key, to answer repeated requests |
 //! | `loading.rs` | loading a snapshot into machines |
 //! | `parallel.rs` | work on two threads at a time |
 //! | `directory.rs` | addresses, and the bound on open commands |

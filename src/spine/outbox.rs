@@ -66,7 +66,7 @@ impl<M: Machine> Outbox<M> {
         if let Some(before) = held.back() {
             assert!(
                 before.rests_on <= rests_on,
-                "effects come in the order of what they rest on"
+                "effects come in the order of the entries that they depend on"
             );
         }
         held.push_back(PendingOutput { rests_on, what });

@@ -1,16 +1,16 @@
-//! Copies a machine and its receipts for a checkpoint, slice by slice, while the machine goes on.
+//! Copies a machine and its receipts for a checkpoint, slice by slice, while the machine continues.
 
 use crate::ids::PageId;
 use crate::lookup::pages::Copied;
 use crate::spine::machine::Paged;
 use crate::spine::receipts::Receipts;
 
-/// The least size that a page counts as: even an empty page costs something.
+/// The minimum size that a page counts as: even an empty page has a cost.
 const PAGE_BYTES_MIN: usize = 64;
 
 /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last.
 ///
-/// Pages that had to be copied early come first, and without a limit, since they are copied already.
+/// Pages that had to be copied early come first, without a limit, since they have been copied already.
 pub fn slice<M: Paged>(
     machine: &mut M,
     receipts: &Receipts,

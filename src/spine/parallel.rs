@@ -1,15 +1,15 @@
-//! Work on two threads at a time while the caller waits, for the many uses of that at a start.
+//! Work on two threads at a time while the caller waits. A start does this in many places.
 //!
-//! Promises: what one thread makes, the other takes in the same order; a panic is passed on to the calling thread.
+//! Guarantees: one thread takes items in the order in which the other makes them; a panic is passed on to the calling thread.
 
 use crossbeam_channel::{Sender, bounded};
 use std::mem;
 use std::panic::resume_unwind;
 use std::thread;
 
-/// The number of things handed over at a time: enough to make the cost of handing over negligible.
+/// The number of items handed over at a time: enough to make the cost of handing over negligible.
 const BATCH: usize = 128;
-/// The most batches that may wait to be taken.
+/// The maximum number of batches that may wait to be taken.
 const BATCHES_MAX: usize = 8;
 
 /// Runs both functions at the same time, and returns both results.
@@ -22,11 +22,11 @@ pub fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Sen
     })
 }
 
-/// The things made by the other thread, as they arrive.
+/// The items made by the other thread, as they arrive.
 pub type Coming<'a, T> = &'a mut (dyn Iterator<Item = T> + Send);
 
-/// Runs `make` on another thread, while `take` consumes on this one what it has made. The result of `make` covers only as much as was
-/// taken: `take` may stop early.
+/// Runs `make` on another thread, while `take` consumes the items on this one. `take` may stop early, and the result of `make` then covers
+/// only the items taken.
 pub fn ahead<T: Send, M: Send, R>(
     make: impl FnOnce(&mut BatchSender<T>) -> M + Send,
     take: impl FnOnce(Coming<'_, T>) -> R,
@@ -46,14 +46,14 @@ pub fn ahead<T: Send, M: Send, R>(
     })
 }
 
-/// Receives what was made, for the other thread.
+/// Sends the items that one thread makes to the other thread.
 pub struct BatchSender<T> {
     batch: Vec<T>,
     sender: Sender<Vec<T>>,
 }
 
 impl<T> BatchSender<T> {
-    /// Hands a thing over. Returns false if the consumer has stopped taking.
+    /// Hands over an item. Returns false if the consumer has stopped taking items.
     pub fn push(&mut self, thing: T) -> bool {
         self.batch.push(thing);
         self.batch.len() < BATCH || self.hand_over()

@@ -1,4 +1,4 @@
-//! Ports: the only code that acts on the world on behalf of a machine.
+//! Ports: the only code that performs external actions on behalf of a machine.
 //!
 //! A port receives an action once the entry it depends on is durable, and reports its completion, or failure, by an ordinary message to the
 //! actor. See [`Action`] for the obligations of a port.
@@ -8,8 +8,8 @@ use crate::spine::machine::{Machine, Never};
 
 /// Performs the actions of one machine, each attempt at most once.
 pub trait Port<M: Machine> {
-    /// Performs an attempt; if that was done already, reports its completion again. Must not block, since it is called on the core. Never
-    /// fails: failures are reported by a message.
+    /// Performs an attempt; if it was performed already, reports its completion again. Must not block, since it is called on the core.
+    /// Never returns an error: failures are reported by a message.
     fn perform(&mut self, action: Action<M::Action>);
 }
 

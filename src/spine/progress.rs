@@ -35,7 +35,7 @@ pub enum Step {
     Repeating {
         /// The number of entries so far.
         records: u64,
-        /// The newest of them.
+        /// The newest entry.
         upto: Seq,
     },
 }

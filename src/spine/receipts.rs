@@ -1,11 +1,11 @@
-//! Receipts: what was done under which idempotency key, so that a repeated message gets the same answer, and nothing is done twice.
+//! Receipts: what was done under each idempotency key, so that a repeated message gets the same answer, and nothing is done twice.
 //!
-//! A receipt is kept for each committed message that came with a [`RequestKey`]. It holds the outcome, not the
-//! message, for the repetition brings that again. Receipts are durable state. The entry contains the key, so a replay produces
-//! the same receipts; they are stored on pages of a kind of their own, tracked with those of the machine.
+//! A receipt is kept for each committed message that came with a [`RequestKey`]. It holds the outcome but not the message, which the
+//! repetition contains again. Receipts are durable state. The entry contains the key, so a replay produces the same receipts; they are
+//! stored on pages of a separate kind, tracked with those of the machine.
 //!
-//! Promises: receipts are bounded in time, number and bytes, the oldest being forgotten first; when one is forgotten depends on the
-//! entries with a key, and on nothing else. Never here: what a machine answers.
+//! Guarantees: receipts are bounded in time, number and bytes, and the oldest is forgotten first; when a receipt is forgotten depends only
+//! on the entries with a key. The machine itself determines its answers.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -17,9 +17,9 @@ use std::collections::{HashMap, VecDeque};
 
 /// How long a repetition is recognized, in seconds of node time.
 pub const SECONDS: u64 = 600;
-/// The most receipts that an actor keeps.
+/// The maximum number of receipts that an actor keeps.
 pub const RECEIPTS_MAX: u32 = 16_384;
-/// The largest total size of an actor's receipts, in bytes. The newest is kept whatever its size.
+/// The maximum total size of an actor's receipts, in bytes. The newest is kept whatever its size.
 pub const BYTES_MAX: usize = 16 << 20;
 
 /// The approximate size of a receipt without its outcome, in bytes.
@@ -31,7 +31,7 @@ const SLOTS: u32 = 16;
 /// receipt follows from the existing ones.
 #[derive(Debug, Default)]
 pub struct Receipts {
-    /// Oldest first, in consecutive slots.
+    /// The receipts, oldest first, in consecutive slots.
     held: VecDeque<Receipt>,
     /// The slot of the oldest receipt.
     first: u32,
@@ -131,7 +131,7 @@ impl Receipts {
 
     /// Returns the slot that is `place` slots after the oldest receipt's.
     fn slot_at(&self, place: usize) -> u32 {
-        let place = u32::try_from(place).expect("there are few");
+        let place = u32::try_from(place).expect("the number of receipts is bounded");
         (self.first + place) % RECEIPTS_MAX
     }
 
@@ -155,7 +155,7 @@ impl Receipts {
         self.held.len()
     }
 
-    /// Whether there are no receipts.
+    /// Returns whether there are no receipts.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -188,7 +188,7 @@ impl Receipts {
             .map(|Stored(place, key, seq, at, outcome)| {
                 let slot = page.index() * SLOTS + u32::from(place);
                 if u32::from(place) >= SLOTS || slot >= RECEIPTS_MAX {
-                    return Err(format!("place {place} of a page of receipts is impossible"));
+                    return Err(format!("a page of receipts has no place {place}"));
                 }
                 let receipt = Receipt {
                     key,
@@ -213,7 +213,9 @@ impl Receipts {
         for (slot, receipt) in loaded {
             if slot != receipts.slot_at(receipts.held.len()) {
                 let seq = receipt.entry.seq;
-                return Err(format!("the receipt of entry {seq} does not follow others"));
+                return Err(format!(
+                    "the receipt of entry {seq} is not in the slot after the previous receipt"
+                ));
             }
             receipts.put(receipt);
         }
@@ -290,8 +292,8 @@ mod tests {
         let end = NOW.plus_seconds(SECONDS);
         assert!(actor.knows(1, Timestamp(end.0 - 1)));
         assert!(!actor.knows(1, end));
-        assert!(!actor.knows(2, NOW), "another key");
-        assert_eq!(actor.receipts.len(), 1, "only an entry forgets");
+        assert!(!actor.knows(2, NOW), "the key is different");
+        assert_eq!(actor.receipts.len(), 1, "only an entry removes receipts");
         actor.note(2, end, "done");
         assert_eq!(actor.receipts.len(), 1);
         assert!(actor.knows(2, end) && !actor.knows(1, NOW));
@@ -306,7 +308,9 @@ mod tests {
         assert!(!actor.knows(0, NOW));
         assert!(actor.knows(1, NOW) && actor.knows(RECEIPTS_MAX.into(), NOW));
         assert_eq!(actor.receipts.len(), RECEIPTS_MAX as usize);
-        let again = actor.again().expect("a ring that has gone round reads");
+        let again = actor
+            .again()
+            .expect("a ring that has wrapped around decodes");
         assert_eq!(again.held, actor.receipts.held);
         assert_eq!(again.first, actor.receipts.first);
     }
@@ -328,11 +332,16 @@ mod tests {
     #[test]
     fn what_is_noted_comes_back_from_pages() {
         let mut actor = Actor::default();
-        assert!(actor.again().expect("nothing reads").is_empty());
+        assert!(
+            actor
+                .again()
+                .expect("an empty set of pages decodes")
+                .is_empty()
+        );
         for (id, later) in [(1, 0), (2, 1), (3, 599), (4, 600), (5, 601)] {
             actor.note(id, NOW.plus_seconds(later), "done");
         }
-        let again = actor.again().expect("it reads");
+        let again = actor.again().expect("the page decodes");
         assert_eq!(again.held, actor.receipts.held);
         assert_eq!(again.slots, actor.receipts.slots);
         assert_eq!(again.digest(), actor.receipts.digest());
@@ -362,9 +371,9 @@ mod tests {
         let page = PageId::new(PageId::RECEIPTS, 0);
         let mut content = Vec::new();
         actor.receipts.encode(page, &mut content);
-        let mut loaded = Receipts::decode(page, &content).expect("it reads");
+        let mut loaded = Receipts::decode(page, &content).expect("the page decodes");
         loaded.remove(1);
-        assert!(Receipts::load(loaded).is_err(), "one is missing");
+        assert!(Receipts::load(loaded).is_err(), "a receipt is missing");
         assert!(Receipts::decode(page, b"?").is_err());
         let beyond = PageId::new(PageId::RECEIPTS, RECEIPTS_MAX / 16);
         assert!(Receipts::decode(beyond, &content).is_err());

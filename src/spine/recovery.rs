@@ -1,8 +1,8 @@
-//! From snapshot and journal to machines: pages, then commits alone, without decisions and without effects. This is the only
+//! Recovers machines from a snapshot and the journal: loads pages, then commits entries, without decisions or effects. This is the only
 //! recovery path: for a start of the node, for an actor whose commit panicked, and for the tools that inspect a log.
 //!
-//! Recovery takes the newest readable snapshot, and the journal after it. A problem with a snapshot is reported and costs
-//! time; only if neither is readable and the journal no longer has its beginning is anything lost, which is an error.
+//! Recovery takes the newest readable snapshot, and the journal after it. A problem with a snapshot is reported and costs time; something
+//! is lost only if neither snapshot is readable and the journal no longer has its beginning. That is an error.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
@@ -33,7 +33,7 @@ pub type EntryOf<M> = Entry<<M as Machine>::Message, <M as Machine>::Outcome>;
 pub struct Recovered<M> {
     /// The machine.
     pub machine: M,
-    /// What the actor did under which idempotency key.
+    /// What the actor did under each idempotency key.
     pub receipts: Receipts,
     /// The actor's newest entry.
     pub last: Seq,
@@ -80,12 +80,12 @@ impl<M: Actor> Replica<M> {
         self.machine.set_rules(rules);
     }
 
-    /// Returns the machine, to let time act on it.
+    /// Returns the machine, for carrying out ticks.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
 
-    /// The pages that changed after this entry, as they are now.
+    /// Returns the pages that changed after this entry, with their current content.
     pub fn pages_since(&mut self, since: Seq) -> Vec<Page> {
         self.machine.pages().begin(since, Seq(u64::MAX));
         let (copied, _) = pages::slice(&mut self.machine, &self.receipts, usize::MAX);
@@ -175,7 +175,9 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 
     fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
-        let entry: Box<EntryOf<M>> = entry.downcast().expect("it was read by this `reader`");
+        let entry: Box<EntryOf<M>> = entry
+            .downcast()
+            .expect("the entry was decoded by this replica's `reader`");
         self.commit(stamp, &entry)
     }
 
@@ -209,7 +211,7 @@ impl<M: Actor> Recovering for Replica<M> {
         let found = digest(&machine, &receipts);
         match state {
             Some(Watermark { digest: said, .. }) if found != *said => Err(format!(
-                "the digest of {} is {found}, should be {said}",
+                "the digest of {} is {found}, but should be {said}",
                 M::NAME
             )),
             state => Ok(Box::new(Recovered {
@@ -221,7 +223,9 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 
     fn replace(&mut self, loaded: Box<dyn Any>) {
-        let loaded: Box<Recovered<M>> = loaded.downcast().expect("it was made by this `load`");
+        let loaded: Box<Recovered<M>> = loaded
+            .downcast()
+            .expect("the state was built by this replica's `load`");
         let Recovered {
             machine,
             receipts,
@@ -344,11 +348,11 @@ pub struct SnapshotSurvey {
     pub sealed: Snapshots,
     /// What is wrong with the others, as text.
     pub wrong: Vec<String>,
-    /// How far the log must reach according to any of their seals: a readable seal is right, even if the files are damaged.
+    /// How far the log must reach according to any of the seals: a readable seal is right, even if the files are damaged.
     pub reaches: Seq,
 }
 
-/// Finds the complete snapshots of this log, and what is wrong with the others.
+/// Finds the complete snapshots of this log, and describes what is wrong with the others.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryError> {
     let examine = |slot| {
         let look = slots.look_closely(slot)?;
@@ -383,9 +387,9 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
     })
 }
 
-/// Whether a snapshot is of this log: the mark that its seal names must hold the same states. Nothing else would reveal a snapshot from
-/// another directory, and the entries after it would be committed to a state for which they were not decided. If the log is unreadable
-/// there, that is left for the replay to judge; a seal that names no mark after its content cannot be checked.
+/// Returns whether a snapshot belongs to this log: the mark that its seal names must hold the same states. Nothing else would reveal a
+/// snapshot from another directory, and the entries after it would be committed to a state for which they were not decided. If the log is
+/// unreadable there, the replay decides; a seal that names no mark after its content cannot be checked.
 fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     if seal.mark <= seal.manifest.begun {
         return true;
@@ -405,10 +409,11 @@ fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     matches!(mark, Some(Ok(Mark::Checkpoint { states, .. })) if states == seal.manifest.states)
 }
 
-/// Why a complete snapshot of this log is of no use.
-pub const NO_WAY_ON: &str = "the journal no longer goes back to it, so no start can go on from it";
+/// The reason why a complete snapshot of this log cannot be used.
+pub const NO_WAY_ON: &str =
+    "the journal no longer goes back to it, so no start can continue from it";
 
-/// Whether the log reaches back far enough to continue from the state at this number. Other problems are not checked for.
+/// Returns whether the log reaches back far enough to continue from the state at this number. Other problems are not checked for.
 pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
     let begin = Begin {
         after,
@@ -420,7 +425,7 @@ pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
     )
 }
 
-/// Loads the replicas from a snapshot. On an error they are unchanged.
+/// Loads the replicas from a snapshot. On an error, they are unchanged.
 pub fn load(
     slots: &Slots,
     slot: SlotId,
@@ -436,7 +441,7 @@ pub fn load(
     let (read, loaded) = loading::while_read(slots, slot, seal, |arriving| {
         build(arriving, seal, replicas, partial)
     });
-    // If the snapshot could not be read completely, what was built from part of it means nothing.
+    // If the snapshot could not be read completely, the state built from part of it is discarded.
     read?;
     let loaded = loaded.map_err(refused)?;
     for (replica, loaded) in replicas.iter_mut().zip(loaded) {
@@ -445,7 +450,7 @@ pub fn load(
     Ok(())
 }
 
-/// Lets each replica build its state from its pages.
+/// Has each replica build its state from its pages.
 fn build(
     mut arriving: Arriving<'_>,
     seal: &Seal,
@@ -496,7 +501,9 @@ fn repeat(
             match step? {
                 Step::Nothing => {}
                 Step::Entry(stamp, place, entry) => {
-                    let replica = replicas.get_mut(place).expect("it was found there");
+                    let replica = replicas
+                        .get_mut(place)
+                        .expect("the index is that of a replica");
                     replica.repeat(stamp, entry)?;
                 }
                 Step::Mark(stamp, mark) => {
@@ -526,7 +533,7 @@ struct Repeating {
     read: ReadEntry,
 }
 
-/// What to do for a record.
+/// The action to take for a record.
 enum Step {
     Nothing,
     /// The replica with this index commits an entry.

@@ -1,6 +1,6 @@
 //! What the actors of a node share on the core thread: ledger, journal, supervisor, directory, and halting.
 //!
-//! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
+//! Guarantees: an answer leaves only once the journal can be relied on up to its entry; once halted, nothing is acknowledged.
 
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
@@ -65,9 +65,9 @@ pub struct Spine {
     /// The threshold that `until_appended` waits for, and its notification.
     enough: Cell<Option<Enough>>,
     appended: Notify,
-    /// Deliveries that appended records since the last write: a single one is written in place.
+    /// The number of deliveries that appended records since the last write. The records of a single delivery are written in place.
     gathered: Cell<u32>,
-    /// How many records had been appended after the last delivery.
+    /// The number of records appended up to the last delivery.
     gathered_to: Cell<u64>,
     durable: watch::Sender<Seq>,
     halt: watch::Sender<Option<Halt>>,
@@ -201,7 +201,7 @@ impl Spine {
         }
     }
 
-    /// Waits until no one else writes a slot, and keeps others from doing so until the guard is dropped.
+    /// Waits until no other task writes a slot, and prevents others from writing one until the guard is dropped.
     pub async fn hold_slots(&self) -> MutexGuard<'_, ()> {
         self.slots_held.lock().await
     }
@@ -240,7 +240,7 @@ impl Spine {
         *self.durable.borrow()
     }
 
-    /// Waits until everything up to `seq` is durable; forever if the node halts before.
+    /// Waits until everything up to `seq` is durable; never resolves if the node halts before that.
     pub async fn until_durable(&self, seq: Seq) {
         let mut durable = self.durable.subscribe();
         if durable.wait_for(|durable| *durable >= seq).await.is_err() {
@@ -256,7 +256,7 @@ impl Spine {
         }
     }
 
-    /// Notes that a delivery was done, and has its records written once all others that are ready have had their turn.
+    /// Notes that a delivery is done, and has its records written once all other ready deliveries have had their turn.
     pub fn delivered(&self) {
         let (appended, dirty) = {
             let ledger = self.ledger.borrow();
@@ -279,7 +279,7 @@ impl Spine {
         self.enough.set(None);
     }
 
-    /// Writes whenever something was delivered. Runs as long as the node.
+    /// Writes whenever something was delivered. Runs until the node ends.
     pub async fn write_forever(&self) {
         loop {
             self.dirty.notified().await;
@@ -287,7 +287,7 @@ impl Spine {
         }
     }
 
-    /// Writes what was gathered: in place if it came from a single delivery, otherwise through the journal thread.
+    /// Writes the gathered records: in place if they came from a single delivery, otherwise through the journal thread.
     pub fn write(&self) {
         let Some(journal) = &self.journal else { return };
         let mut ledger = self.ledger.borrow_mut();
@@ -313,7 +313,7 @@ impl Spine {
         }
     }
 
-    /// Releases answers whenever the journal has advanced, and halts when it fails. Runs as long as the node.
+    /// Releases answers whenever the journal has advanced, and halts when it fails. Runs until the node ends.
     pub async fn release_forever(&self) {
         let Some(journal) = &self.journal else { return };
         std::future::poll_fn(|context| {
@@ -337,7 +337,7 @@ impl Spine {
             ledger.room() != before
         };
         if has_changed {
-            // What actors held back for want of space is due now, although no time has passed.
+            // Items that actors held back for lack of space are due now, although no time has passed.
             self.directory().rouse();
         }
         if let Some(failure) = journal.failure() {
@@ -354,8 +354,8 @@ impl Spine {
         }
     }
 
-    /// Reports a panic to the Supervisor, and returns the channel for its verdict. Returns `None` if the node halts instead: nobody
-    /// judges the Supervisor itself, and without a journal a spent state cannot be rebuilt.
+    /// Reports a panic to the Supervisor, and returns the channel for its verdict. Returns `None` if the node halts instead: the Supervisor
+    /// does not judge itself, and without a journal a spent state cannot be rebuilt.
     pub fn panicked(
         &self,
         actor: ActorId,
@@ -445,18 +445,18 @@ impl Spine {
         }
     }
 
-    /// Whether the node has halted.
+    /// Returns whether the node has halted.
     pub fn is_halted(&self) -> bool {
         self.halt.borrow().is_some()
     }
 
-    /// Whether nothing is carried out any more, because the node has halted or stopped.
+    /// Returns whether the node no longer carries out requests, because it has halted or stopped.
     pub fn is_over(&self) -> bool {
         self.stopped.get() || self.is_halted()
     }
 }
 
-/// Returns the event of an actor that goes on after a panic: with everything, or without the item on which time was acting.
+/// Returns the event of an actor that continues after a panic: either with all items, or without the item whose tick panicked.
 fn restarted(report: &Report) -> Happening {
     let what = match report.item {
         None => Happening::new("restarted").text("stage", report.stage.name()),

@@ -69,7 +69,11 @@ impl<M: Paged> Shelf<M> {
             self.taken += 1;
             let read = self.read(running.slot);
             let shown = (self.look)(&read);
-            assert_eq!(read.digest(), running.digest, "a snapshot is of its time");
+            assert_eq!(
+                read.digest(),
+                running.digest,
+                "a snapshot has the state at its watermark"
+            );
             assert_eq!(shown, running.shown);
         }
     }
@@ -87,7 +91,7 @@ impl<M: Paged> Shelf<M> {
     fn read(&self, slot: usize) -> M {
         let slot = &self.slots[slot];
         let decode = |(page, (_, content)): (&PageId, &(Seq, Vec<u8>))| {
-            M::decode_page(*page, content).expect("what was written reads")
+            M::decode_page(*page, content).expect("a written page decodes")
         };
         let filled = slot.pages.iter().filter(|(_, page)| !page.1.is_empty());
         let mut machine = M::from_pages(self.rules.clone(), &mut filled.map(decode));

@@ -23,13 +23,13 @@ pub struct Panicked {
     pub seq: Seq,
     /// The panic message, at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,
-    /// The item on which time acted, which is now quarantined.
+    /// The item whose tick panicked, which is now quarantined.
     pub item: Option<u64>,
     /// Whether the state is spent, and must be rebuilt.
     pub spent: bool,
 }
 
-/// The most bytes that are kept of a panic message.
+/// The maximum number of bytes kept of a panic message.
 pub const CAUSE_BYTES_MAX: usize = 256;
 
 /// What happens after a panic.
@@ -45,20 +45,20 @@ pub enum Verdict {
 /// How often something may be restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intensity {
-    /// The most restarts within the period; one more is too many.
+    /// The maximum number of restarts within the period; one more is too many.
     pub restarts_max: u32,
     /// The period, in milliseconds.
     pub period_ms: u64,
 }
 
-/// Recent restarts, as far back as an intensity looks.
+/// Recent restarts, as far back as an intensity considers.
 #[derive(Clone, Debug, Default)]
 pub struct Recent {
     restarts: VecDeque<Timestamp>,
 }
 
 impl Recent {
-    /// Whether one more restart at `at` would be too many.
+    /// Returns whether one more restart at `at` would be too many.
     pub fn is_too_many(&self, at: Timestamp, intensity: Intensity) -> bool {
         let within = |before: &&Timestamp| before.plus_ms(intensity.period_ms) >= at;
         let recent = self.restarts.iter().rev().take_while(within).count();
@@ -73,12 +73,12 @@ impl Recent {
     }
 }
 
-/// The delay before the next restart, which doubles each time, from the first to the longest.
+/// The delay before the next restart, which doubles each time, from the first delay to the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     /// The delay before the second restart in a row, in milliseconds. The first is not delayed.
     pub first_ms: u64,
-    /// The longest delay, in milliseconds.
+    /// The maximum delay, in milliseconds.
     pub max_ms: u64,
 }
 
@@ -113,7 +113,10 @@ mod tests {
         assert!(!restart(0));
         assert!(!restart(50));
         assert!(restart(100), "the first is still within the period");
-        assert!(!restart(160), "of the others, one is");
+        assert!(
+            !restart(160),
+            "only one of the others is still within the period"
+        );
     }
 
     #[test]

@@ -162,13 +162,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a bit of the newer snapshot",
         |made| flip(&made.slot(made.newer, "db"), 70_000),
         1,
-        &["db is not what was sealed", "nothing is lost"],
+        &["db has changed since it was sealed", "nothing is lost"],
     ),
     (
         "a bit of the older snapshot",
         |made| flip(&made.slot(made.older, "db"), 5),
         1,
-        &["db is not what was sealed"],
+        &["db has changed since it was sealed"],
     ),
     (
         "a snapshot's file is cut",
@@ -186,7 +186,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a file too many in a snapshot",
         |made| fs::write(made.slot(made.older, "stray"), "x").expect("a writable file"),
         1,
-        &["stray was not there when it was sealed"],
+        &["stray did not exist when the slot was sealed"],
     ),
     (
         "a bit of a seal",
@@ -228,7 +228,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         &[
             "would be refused",
             "are gone",
-            "db is not what was sealed",
+            "db has changed since it was sealed",
             "db has 1000 bytes",
         ],
     ),

@@ -101,7 +101,7 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
             (1, ""),
             "{refused:?}"
         );
-        for words in ["the body is longer than is allowed", "--job-bytes"] {
+        for words in ["the body is longer than allowed", "--job-bytes"] {
             assert!(refused.err.contains(words), "{length}: {refused:?}");
         }
     }

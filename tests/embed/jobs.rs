@@ -75,7 +75,7 @@ fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
         sexton::actors::queue::Put::new(queue, sexton::actors::queue::Body::new(b"{}".as_slice()));
     let other = block_on(queues.put(put)).expect("the node answers").id;
     let words = said(&failed(other));
-    assert!(words.contains("not a job of the type odd"), "{words}");
+    assert!(words.contains("not a job of type odd"), "{words}");
     block_on(workers.end());
 }
 

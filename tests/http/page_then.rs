@@ -244,7 +244,7 @@ fn a_page_says_that_too_many_look_at_the_past() {
     assert!(answer.body.contains("data-busy"), "{}", answer.body);
     shows(
         &answer.body,
-        &["others are looking at the past already: try again in a moment."],
+        &["too many requests for the past are waiting: try again in a moment."],
     );
     shows(
         &then(&Browser::new(&opened), "/page/then"),

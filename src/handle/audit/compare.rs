@@ -1,4 +1,4 @@
-//! Compares what actors hold with each other and with what the machine shows. Pure: a picture in, disagreements out.
+//! Compares the state of the actors with each other and with the state of the machine. Pure: takes a picture, returns disagreements.
 
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
@@ -7,12 +7,12 @@ use crate::handle::audit::disagreement::{AttemptId, Disagreement};
 use crate::ids::{ActorId, ProcessId, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The state that was seen, one actor after another.
+/// The state of the actors and the machine, read one actor after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
-    /// Tasks under way, servers and groups, as of one moment.
+    /// The tasks under way, the servers and the groups, all at one moment.
     pub(super) standing: Standing,
-    /// Whether the disk is low on space, so that requests which add something are refused until there is space.
+    /// Whether the disk is low on space. Requests that add data are then refused until there is space.
     pub(super) is_low: bool,
     /// Lock entries of tasks.
     pub(super) locks: Vec<EntryView>,
@@ -25,7 +25,7 @@ pub(super) struct Picture {
     pub(super) gone: Vec<ProcessId>,
     /// Live processes that the keeper launched and that have no record, each with its PID.
     pub(super) strangers: Vec<(ProcessId, u32)>,
-    /// The processes that rights of an actor are bound to.
+    /// The processes that each actor's rights are bound to.
     pub(super) bindings: BTreeSet<(ActorId, ProcessId, Until)>,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct Picture {
 pub(super) struct Recorded {
     /// Whether the process itself has ended.
     pub(super) has_ended: bool,
-    /// Whether its whole tree has ended, including processes below it with records of their own.
+    /// Whether its whole tree has ended, including processes below it with separate records.
     pub(super) is_over: bool,
 }
 
 impl Picture {
-    /// Returns whether a right that lasts until `until` should have been reported as over.
+    /// Returns whether a right that lasts until `until` should have been reported as ended.
     fn is_over(&self, process: ProcessId, until: Until) -> bool {
         self.records.get(&process).is_none_or(|it| match until {
             Until::Process => it.has_ended || it.is_over,
@@ -83,9 +83,9 @@ impl Picture {
         found
     }
 
-    /// Compares an attempt with its process and its locks. Each step is followed by the next at once, so an attempt still
-    /// at the same step at the next look has lost what should have followed; unless the disk is low on space, since then what should follow
-    /// is refused, and requested again when there is space.
+    /// Compares an attempt with its process and its locks. Each step is followed immediately by the next, so an attempt that is at the same
+    /// step in the next look has lost an event. The exception is a disk that is low on space: the next step is then refused, and is
+    /// requested again when there is space.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
         let which = AttemptId {
             task,
@@ -130,7 +130,7 @@ impl Picture {
         is_over.then_some(Disagreement::Unended(which))
     }
 
-    /// Finds locks of tasks that no attempt holds or waits for.
+    /// Finds task locks whose owner is not an attempt under way.
     fn of_locks(&self) -> Vec<Disagreement> {
         let tasks = self.standing.tasks.iter().map(|it| (it.id, it));
         let tasks: BTreeMap<u64, &UnderWay> = tasks.collect();
@@ -212,7 +212,7 @@ impl Picture {
             .collect()
     }
 
-    /// Finds processes that were launched for attempts that are over.
+    /// Finds live processes that were launched for attempts that are over.
     fn of_launched(&self) -> Vec<Disagreement> {
         let known = self.standing.tasks.iter().flat_map(|task| {
             let attempt = task.attempt.as_ref().map(|it| it.process);

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct AttemptId {
     /// The task.
     pub task: u64,
-    /// The attempt, or the one being cleaned up after.
+    /// The attempt; during a cleanup, the attempt being cleaned up.
     pub attempt: Token,
     /// The attempt's process.
     pub process: ProcessId,
@@ -19,14 +19,14 @@ pub struct AttemptId {
 /// A disagreement between two actors, or between an actor and the machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Disagreement {
-    /// A task is processing without an attempt, or has an attempt without processing.
+    /// A task is processing but has no attempt, or has an attempt but is not processing.
     Status {
         /// The task.
         task: u64,
         /// The task's run status.
         status: &'static str,
     },
-    /// A task is overdue: its attempt takes too long, or its wake time has come.
+    /// A task is overdue: its attempt has taken too long, or its wake time has passed.
     Late {
         /// The task.
         task: u64,
@@ -37,7 +37,7 @@ pub enum Disagreement {
     Unlocked(AttemptId),
     /// The launch of an attempt or of its cleanup was requested, but was not answered.
     Unlaunched(AttemptId),
-    /// An attempt's process is over, but the attempt was not told.
+    /// An attempt's process has ended, but the attempt was not notified.
     Unended(AttemptId),
     /// An attempt runs on a server that does not exist.
     NoServer(AttemptId),
@@ -57,7 +57,7 @@ pub enum Disagreement {
         /// The owner of the lock.
         owner: Name,
     },
-    /// A process is alive that was launched for an attempt that is over.
+    /// A process is still alive although the attempt it was launched for is over.
     Unattended {
         /// The process.
         process: ProcessId,
@@ -66,18 +66,18 @@ pub enum Disagreement {
     Threads {
         /// The server.
         server: Name,
-        /// The threads that are taken.
+        /// The number of threads taken.
         used: u32,
-        /// The attempts that run there.
+        /// The number of attempts that run there.
         attempts: u32,
     },
     /// The number of tasks counted in a group differs from the number under way.
     Group {
         /// The group.
         group: Name,
-        /// The tasks that are counted.
+        /// The number of tasks counted.
         used: u32,
-        /// The tasks that are under way.
+        /// The number of tasks under way.
         tasks: u32,
     },
     /// Two tasks with the same work id are under way.
@@ -130,7 +130,7 @@ impl Disagreement {
         }
     }
 
-    /// Returns the task, attempt and process that are concerned, as far as there are any.
+    /// Returns the task, attempt and process concerned, if any.
     pub const fn about(&self) -> (Option<u64>, Option<Token>, Option<ProcessId>) {
         match self {
             Self::Unlocked(of)
@@ -151,7 +151,7 @@ impl Disagreement {
         }
     }
 
-    /// Describes the remedy, for users; `None` if there is none here.
+    /// Describes the remedy, for users; `None` if the audit offers none.
     pub const fn mend(&self) -> Option<&'static str> {
         match self {
             Self::Unlocked(_) | Self::Unlaunched(_) => {
@@ -162,7 +162,7 @@ impl Disagreement {
             Self::LockLeft { .. } => Some("the lock is released"),
             Self::Unattended { .. } => Some("the process is stopped, with all that it started"),
             Self::Gone { .. } => {
-                Some("the process is looked for again, and the keeper asked how it ended")
+                Some("the process is looked for again, and the keeper is asked how it ended")
             }
             Self::Bound { .. } => Some("the actor is notified of the end again"),
             Self::Status { .. }
@@ -184,15 +184,15 @@ impl fmt::Display for Disagreement {
                 "{of} has a thread but was neither granted nor refused its execute lock"
             ),
             Self::Unlaunched(of) => write!(f, "the launch of {of} was requested but not answered"),
-            Self::Unended(of) => write!(f, "{of} is under way although its process is over"),
-            Self::NoServer(of) => write!(f, "{of} runs on a server that is not there"),
+            Self::Unended(of) => write!(f, "{of} is under way although its process has ended"),
+            Self::NoServer(of) => write!(f, "{of} runs on a server that does not exist"),
             Self::LockMissing { which, key } => write!(f, "{which} does not have its lock {key}"),
             Self::Unattended { process } => {
-                write!(f, "process {process} lives although its attempt is over")
+                write!(f, "process {process} is alive although its attempt is over")
             }
             Self::Gone { process } => write!(
                 f,
-                "process {process} is gone although it is recorded as running"
+                "process {process} no longer exists although it is recorded as running"
             ),
             Self::Stranger { process, pid } => write!(
                 f,
@@ -227,9 +227,11 @@ impl Disagreement {
             Self::Late {
                 task,
                 attempt: Token(0),
-            } => format!("task {task} waits although its wake time has come"),
+            } => format!("task {task} is waiting although its wake time has passed"),
             Self::Late { task, attempt } => {
-                format!("attempt {attempt} of task {task} goes on although it takes too long")
+                format!(
+                    "attempt {attempt} of task {task} is still under way although it has taken too long"
+                )
             }
             Self::LockLeft { key, index, owner } => {
                 let [key, index, owner] = [key, index, owner].map(Name::to_text);
@@ -251,7 +253,7 @@ impl Disagreement {
             }
             Self::WorkTwice { work, tasks } => {
                 let ((one, other), work) = (tasks, work.to_text());
-                format!("tasks {one} and {other} of work id {work} are both under way")
+                format!("tasks {one} and {other} with work id {work} are both under way")
             }
             Self::Unlocked(_)
             | Self::Unlaunched(_)

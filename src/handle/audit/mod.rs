@@ -1,9 +1,9 @@
-//! Checks whether the actors agree with each other and with what the machine shows. They always should; an audit verifies it.
+//! Checks whether the actors agree with each other and with the state of the machine. They always should; an audit verifies that they do.
 //!
 //! Actors are examined one after another, so a look may see one actor before a notification and another after it. A disagreement therefore
-//! counts only if later looks see exactly the same one. It names the attempt by its token and the process by its record, neither of which
-//! is ever reused. Notifications in flight have arrived by then: each answer to a look waits for the journal, and each actor handles
-//! earlier notifications before a query. Counts that are compared come from a single answer of one actor.
+//! counts only if every later look finds exactly the same disagreement. It names the attempt by its token and the process by its record,
+//! neither of which is ever reused. By then, notifications in flight have arrived: each answer to a look waits for the journal, and each
+//! actor handles earlier notifications before a query. Counts that are compared come from a single answer of one actor.
 //!
 //! | file | holds |
 //! |---|---|
@@ -69,13 +69,13 @@ impl AuditError {
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// The disagreements found, each with whether it was resolved: something was done about it, and it was not seen again.
+    /// The disagreements found, each with whether it was resolved: an action was taken, and the disagreement was not seen again.
     pub found: Vec<(Disagreement, bool)>,
-    /// The disagreements left after that; the same ones if nothing was to be done.
+    /// The disagreements that remain; all of them if the audit was not to resolve any.
     pub left: Vec<Disagreement>,
     /// The number of tasks examined.
     pub tasks: u64,
-    /// The number of processes recorded as alive that were looked for.
+    /// The number of processes recorded as alive that were checked.
     pub processes: u64,
     /// Whether counts could be compared; they are not if more than 100,000 tasks are under way.
     pub whole: bool,
@@ -88,8 +88,8 @@ struct Look {
 }
 
 impl Handle {
-    /// Compares what actors hold with each other and with what the machine shows. Takes milliseconds if all agree, and up
-    /// to a few seconds otherwise, because disagreements are checked again.
+    /// Compares the state of the actors with each other and with the state of the machine. Takes milliseconds if
+    /// everything agrees, and up to a few seconds otherwise, because disagreements are checked again.
     pub async fn audit(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
         audit.left = found.iter().cloned().collect();
@@ -97,7 +97,7 @@ impl Handle {
         Ok(audit)
     }
 
-    /// Audits, and then does for each disagreement what the lost event would have done.
+    /// Runs an audit, then does for each disagreement what the lost event would have done.
     pub async fn audit_and_mend(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
         if found.is_empty() {
@@ -159,7 +159,7 @@ impl Handle {
             let read = processes.each(some).await?;
             records.extend(read.iter().map(|it| (it.id, recorded(it))));
         }
-        // The record of a process that is gone may have been updated by now.
+        // The record of a process that no longer exists may have been updated by now.
         let runs = |id: &ProcessId| records.get(id).is_some_and(|it| !it.has_ended);
         let picture = Picture {
             gone: gone.filter(runs).collect(),
@@ -207,8 +207,8 @@ impl Handle {
         Ok(all)
     }
 
-    /// Does what the lost event would have done, and returns whether there was something to try. All of it is safe even if
-    /// the event arrives after all, or has arrived meanwhile.
+    /// Does what the lost event would have done, and returns whether an action was taken. This is safe even if the event arrives later or
+    /// has arrived in the meantime.
     async fn mend(&self, disagreement: &Disagreement) -> Result<bool, AuditError> {
         let actors = self.actors();
         match disagreement {
@@ -245,7 +245,7 @@ impl Handle {
                 // It is not an error if the process has ended meanwhile.
                 drop(self.processes().stop(*process, how).await);
             }
-            // Each look already looks for it again, and asks the keeper.
+            // Every look already searches for the process again, and asks the keeper.
             Disagreement::Gone { .. } => {}
             Disagreement::Bound { actor, .. } => match *actor {
                 ActorId::LOCK => actors.lock.restate().await?,
@@ -282,7 +282,7 @@ async fn bound<M: Actor>(
     Ok(bound.collect())
 }
 
-/// Returns the processes that something else refers to.
+/// Returns the processes that tasks or bindings refer to.
 fn named(
     standing: &Standing,
     bindings: &BTreeSet<(ActorId, ProcessId, Until)>,

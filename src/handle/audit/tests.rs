@@ -1,4 +1,4 @@
-//! Each kind of disagreement in a made-up picture, and no disagreement where all agree.
+//! Tests each kind of disagreement in a made-up picture, and that a consistent picture has none.
 
 use super::compare::{Picture, Recorded};
 use super::{AttemptId, Disagreement};
@@ -28,7 +28,7 @@ const CLEANS: AttemptId = AttemptId {
 };
 
 fn name(text: &str) -> Name {
-    Name::try_from(text).expect("it is short")
+    Name::try_from(text).expect("the name is short")
 }
 
 fn lock(key: &str, index: &str, owner: &str, place: u32) -> EntryView {
@@ -68,7 +68,7 @@ fn running() -> Attempt {
     }
 }
 
-/// A picture in which all agree: a running task, a waiting one with a cleanup, and a right bound to a process.
+/// A picture in which everything agrees: a running task, a waiting one with a cleanup, and a right bound to a process.
 fn whole() -> Picture {
     let runs = UnderWay {
         id: 4,
@@ -138,7 +138,7 @@ fn attempt(picture: &mut Picture) -> &mut Attempt {
     picture.standing.tasks[0]
         .attempt
         .as_mut()
-        .expect("it has one")
+        .expect("the task has an attempt")
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn where_all_agrees_there_is_nothing() {
         picture.locks.push(lock(EXECUTE, "5", "attempt-51", 2));
     };
     assert_eq!(after(blocked), []);
-    // An attempt still waits for the tree of a process that has ended itself.
+    // The process has ended, but the attempt still waits for its process tree.
     let left = |picture: &mut Picture| {
         picture.records.entry(PROCESS).or_default().has_ended = true;
         picture.records.entry(BOUND).or_default().has_ended = true;
@@ -191,7 +191,7 @@ fn a_step_of_an_attempt_that_is_not_followed_by_the_next_is_found() {
     assert_eq!(locked, [Disagreement::Unlaunched(WHICH)]);
     let untaken = after(|it| {
         let cleaning = it.standing.tasks[1].cleaning.as_mut();
-        cleaning.expect("it has one").taken = false;
+        cleaning.expect("the task has a cleanup").taken = false;
     });
     assert_eq!(untaken, [Disagreement::Unlaunched(CLEANS)]);
     for gone in [true, false] {
@@ -209,7 +209,7 @@ fn a_step_of_an_attempt_that_is_not_followed_by_the_next_is_found() {
     }
 }
 
-/// What should follow is refused for want of space, and requested again when there is space.
+/// The next step is refused for lack of space, and is requested again when there is space.
 #[test]
 fn a_step_that_is_held_up_by_a_full_disk_is_no_disagreement() {
     for stage in [Stage::Claimed, Stage::Locked] {
@@ -218,7 +218,7 @@ fn a_step_that_is_held_up_by_a_full_disk_is_no_disagreement() {
             attempt(it).stage = stage;
             attempt(it).updates = false;
             let cleaning = it.standing.tasks[1].cleaning.as_mut();
-            cleaning.expect("it has one").taken = false;
+            cleaning.expect("the task has a cleanup").taken = false;
             it.locks.retain(|_| stage == Stage::Locked);
         });
         assert_eq!(held, []);

@@ -1,4 +1,4 @@
-//! How far the log was synced, in a file next to it: it distinguishes a lost end from one that was never reached.
+//! Records how far the log was synced, in a file next to it. This distinguishes a lost end from one that was never written.
 //!
 //! Each frame vouches for what precedes it, but nothing in the log vouches for the last frames. This file does: it is
 //! written after each sync but not synced itself, so it is exact after a process was killed, and shows an earlier sync
@@ -78,7 +78,7 @@ impl Keeper {
             opened => opened,
         };
         if let Err(error) = &opened {
-            tracing::warn!(%error, "cannot record how far the journal is synced");
+            tracing::warn!(%error, "failed to record how far the journal is synced");
         }
         Self(opened.ok())
     }

@@ -1,5 +1,5 @@
-//! Prepares the next segment. Filling 64 MiB with zeros takes a while, so a coordinator has a thread for it;
-//! the simulation does it in place, where a full disk shows at once.
+//! Prepares the next segment. Filling 64 MiB with zeros takes a while, so a coordinator has a thread for it; the
+//! simulation does it in place, where a full disk is noticed immediately.
 
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The pause before a full disk is tried again.
+/// The pause before another attempt on a full disk.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// The result of preparing a segment.
@@ -19,13 +19,13 @@ pub type Filled = Result<Prepared, PersistError>;
 pub trait Filler: Send {
     /// Requests a segment. No other request may be pending.
     fn ask(&mut self, ordinal: u64, sizes: Sizes);
-    /// Returns the result of an attempt that ended since the last call, if one did. After an error, further attempts follow.
+    /// Returns the result of the attempt that ended since the last call, if there was one. After an error, further attempts follow.
     fn poll(&mut self) -> Option<Filled>;
     /// Waits for the next attempt to end, and returns its result.
     fn wait(&mut self) -> Filled;
 }
 
-/// Prepares segments when polled, on the caller's thread. Its segments have no salt: it is for tests, which must be repeatable.
+/// Prepares segments when polled, on the caller's thread. Its segments have no salt, because it is for tests, which must be repeatable.
 pub struct InlineFiller {
     disk: Arc<dyn Disk>,
     asked: Option<(u64, Sizes)>,
@@ -54,14 +54,14 @@ impl Filler for InlineFiller {
 
     fn wait(&mut self) -> Filled {
         self.poll()
-            .expect("the writer waits only for a segment it asked for")
+            .expect("the writer waits only for a segment that it requested")
     }
 }
 
 /// Prepares segments on its own thread.
 ///
-/// Dropping it waits until that thread has ended, with the segment it was working on: after that, nothing
-/// writes to the directory any more, and the directory's lock may be released.
+/// Dropping it waits until the thread has finished its current segment and ended: after that, no thread writes to the
+/// directory, and the directory's lock may be released.
 pub struct ThreadFiller {
     asks: Sender<(u64, Sizes)>,
     filled: Receiver<Filled>,
@@ -87,7 +87,7 @@ impl ThreadFiller {
 
 impl Drop for ThreadFiller {
     fn drop(&mut self) {
-        // Without its channels the thread ends after the segment it is working on.
+        // When its channels are closed, the thread ends after the segment it is working on.
         self.asks = bounded(1).0;
         self.filled = bounded(1).1;
         if self
@@ -129,7 +129,7 @@ fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, Sizes)>, done: &Sende
             if !failed {
                 break;
             }
-            // No other request arrives before this one is done: only the end of the writer cuts the wait short.
+            // No other request arrives before this one is done, so only the end of the writer cuts the wait short.
             match asked.recv_timeout(RETRY) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(
             left,
             [("00000001.seg".to_owned(), 8 << 20)],
-            "what was asked for is there, and nothing is half prepared"
+            "the requested segment exists, and none is half prepared"
         );
     }
 }

@@ -8,8 +8,8 @@ use crate::persist::journal::reader::{Cut, Passed, Reader, unreadable};
 use crate::persist::journal::segment;
 
 impl Reader<'_> {
-    /// Skips unreadable bytes if they held nothing that is needed. That is certain when a whole record follows in this segment that is
-    /// not needed either, since numbers grow. An end mark proves nothing, since it repeats a number.
+    /// Skips unreadable bytes if they held nothing that is needed. That is certain if this segment has a later whole record that is not
+    /// needed either, because numbers only grow. An end mark proves nothing, because it repeats a number.
     pub(super) fn pass_over(&mut self, offset: usize, used: usize) -> Result<bool, PersistError> {
         let after = self.begin.after;
         if self.tail.last >= after {
@@ -44,7 +44,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Called where the log does not continue, at `offset`: decides from the bytes between there and `used` whether the log ends or is
+    /// Called if the log does not continue at `offset`. Decides from the bytes between `offset` and `used` whether the log ends there or is
     /// damaged.
     pub(super) fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
         self.ended = true;
@@ -107,7 +107,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether any later segment has a record.
+    /// Returns whether any later segment has a record.
     fn later_records(&self) -> Result<bool, PersistError> {
         for ordinal in &self.waiting {
             let name = segment::name(*ordinal);

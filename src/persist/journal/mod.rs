@@ -1,4 +1,4 @@
-//! The journal: every message that changed something, with what was decided about it, in one order.
+//! The journal: every message that changed something, with its outcome, in a single order.
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,10 +8,10 @@
 //! | `extent.rs` | how far the log was synced, in a file next to it |
 //! | `reader.rs` | from bytes back to records; distinguishes a torn tail from damage |
 //! | `judgement.rs` | what unreadable bytes mean |
-//! | `window.rs` | a file of which one piece at a time is in memory |
+//! | `window.rs` | a view of a file that keeps one piece at a time in memory |
 //! | `salvage.rs` | everything readable in a damaged log |
 //! | `survey.rs` | a report, segment by segment |
-//! | `thread.rs` | group commit: one write and one sync for all commands that wait |
+//! | `thread.rs` | group commit: one write and one sync for all waiting commands |
 
 pub mod extent;
 pub mod filler;

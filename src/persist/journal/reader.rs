@@ -1,10 +1,9 @@
 //! Reads records back from bytes, and decides what unreadable bytes mean.
 //!
-//! A record whose checksum fails is a **torn tail** if nothing shows that it was ever synced: the log ends there, and
-//! what is cut off is counted. It is **damage** if a whole record after it shows that everything up to
-//! it had been synced when that record was written, or if a later segment has records. Damage is an error that names the place.
-//! A caller that has the state up to some point may start reading there; even then, no loss goes unreported.
-//! The reader never writes.
+//! A record whose checksum fails is a **torn tail** if there is no evidence that it was ever synced: the log ends there, and the bytes cut
+//! off are counted. It is **damage** if a whole record after it shows that everything up to it had been synced when that record was
+//! written, or if a later segment has records. Damage is an error that names the position. A caller that has the state up to some point may
+//! start reading there; even then, no loss goes unreported. The reader never writes.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -32,7 +31,7 @@ pub struct Record<'a> {
     pub actor: ActorId,
     /// The kind: an entry, a poisoned message or a mark.
     pub kind: Kind,
-    /// Message and outcome, or the mark, as encoded by rmp-serde.
+    /// The message and its outcome, or the mark, as encoded by rmp-serde.
     pub payload: &'a [u8],
 }
 
@@ -41,9 +40,9 @@ pub struct Record<'a> {
 pub struct Begin {
     /// The last sequence number that the caller does not need.
     pub after: Seq,
-    /// The node time up to there.
+    /// The node time of that entry.
     pub at: Timestamp,
-    /// The first sequence number that was not reserved up to there.
+    /// The first sequence number that was not reserved at that point.
     pub reserved: Seq,
     /// The last sequence number that the log is known to have had on disk.
     pub reaches: Seq,
@@ -101,12 +100,12 @@ pub struct Cut {
     pub seqs: Vec<Seq>,
 }
 
-/// Damaged bytes that held nothing needed, or that could be reconstructed.
+/// Damaged bytes that held nothing needed or could be reconstructed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// The segment.
     pub file: String,
-    /// The offset at which they begin.
+    /// The offset at which the damaged bytes begin.
     pub offset: u64,
     /// The number of damaged bytes.
     pub bytes: u64,
@@ -126,7 +125,7 @@ impl fmt::Display for Passed {
     }
 }
 
-/// No segment is larger. A file that claims to be is refused, since it would take long to find that it is not a segment.
+/// The maximum size of a segment. A larger file is refused, because it would take long to find that it is not a segment.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Loaded {
@@ -148,11 +147,11 @@ pub struct Reader<'d> {
     pub(super) assembled: Vec<u8>,
     /// The position at which the record being assembled began.
     pub(super) began: Option<(u64, u64)>,
-    /// Whether the frames ahead may be parts of a record whose beginning was not read.
+    /// Whether the next frames may be parts of a record whose beginning was not read.
     pub(super) amid: bool,
     /// The time of the last record that was not needed.
     unwanted_at: Timestamp,
-    /// How far the log was synced when it was opened: read first, since a writer may continue.
+    /// How far the log was synced when it was opened. This is read first, because a writer may be active.
     extent: Option<Extent>,
     pub(super) tail: Tail,
     pub(super) ended: bool,
@@ -164,7 +163,7 @@ impl<'d> Reader<'d> {
         Self::open_after(disk, Begin::default())
     }
 
-    /// Opens the log to read what comes after `begin`. Segments that hold nothing of it are not read.
+    /// Opens the log to read the records after `begin`. Segments that have none of them are not read.
     pub fn open_after(disk: &'d dyn Disk, begin: Begin) -> Result<Self, PersistError> {
         let mut ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
@@ -178,7 +177,7 @@ impl<'d> Reader<'d> {
         Ok(Self::over(disk, begin, ordinals, start > 1))
     }
 
-    /// Opens all of the log that exists, from the first record that begins in it, for a caller that needs no more.
+    /// Opens the existing log from the first record that begins in it, for a caller that does not need earlier records.
     pub fn open_present(disk: &'d dyn Disk) -> Result<Self, PersistError> {
         let ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
@@ -226,7 +225,7 @@ impl<'d> Reader<'d> {
         self.begin.after
     }
 
-    /// Returns what is known of the log up to the last record read, or of its end once `next` has returned `None`.
+    /// Returns the state of the log at the last record read, or at its end once `next` has returned `None`.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }
@@ -248,7 +247,7 @@ impl<'d> Reader<'d> {
                 let segment = self
                     .segment
                     .as_ref()
-                    .expect("a frame was just read from it");
+                    .expect("a frame was just read from the segment");
                 let payload = match header.part {
                     Part::Whole => segment.window.get(range),
                     Part::First | Part::Middle | Part::Last => &self.assembled,
@@ -266,7 +265,7 @@ impl<'d> Reader<'d> {
         Ok(None)
     }
 
-    /// Checks that the log, read to its end, has everything that it is known to have had.
+    /// Checks that the log, read to its end, has every record that it is known to have had.
     fn reached(&self) -> Result<(), PersistError> {
         let (ordinal, _) = self.tail.place.unzip();
         let file = ordinal.map_or_else(|| segment::FOLDER.to_owned(), segment::name);
@@ -310,7 +309,10 @@ impl<'d> Reader<'d> {
         let Some(header) = self.frame()? else {
             return Ok(None);
         };
-        let segment = self.segment.as_mut().expect("the frame was read from it");
+        let segment = self
+            .segment
+            .as_mut()
+            .expect("the frame was read from the segment");
         let offset = segment.offset;
         segment.offset += header.size as usize;
         let (segment_ordinal, short) = (segment.ordinal, segment.short.clone());
@@ -352,8 +354,8 @@ impl<'d> Reader<'d> {
         if let Some(header) = self.look()? {
             return Ok(Some(header));
         }
-        // A running coordinator may have written the frame since this position was read. The bytes after it are looked at first, so that
-        // nothing is found there whose beginning had not yet been written.
+        // A running coordinator may have written the frame since this position was read. The bytes after it are examined first, so that
+        // they cannot include later bytes of a frame whose beginning had not been written yet.
         let segment = self.segment.as_mut().expect("a segment is loaded");
         let offset = segment.offset;
         let used = segment.window.used(offset);
@@ -396,7 +398,10 @@ impl<'d> Reader<'d> {
         offset: usize,
         payload: std::ops::Range<usize>,
     ) -> bool {
-        let segment = self.segment.as_ref().expect("the frame was read from it");
+        let segment = self
+            .segment
+            .as_ref()
+            .expect("the frame was read from the segment");
         let place = (segment.ordinal, offset as u64);
         if header.part == Part::First {
             self.assembled.clear();
@@ -415,7 +420,7 @@ impl<'d> Reader<'d> {
         whole
     }
 
-    /// Updates the facts by which the end of the log will be judged.
+    /// Updates the information from which the end of the log is judged later.
     fn note(&mut self, header: &FrameHeader, payload: std::ops::Range<usize>) {
         self.tail.last = header.seq;
         self.tail.last_at = self.tail.last_at.max(header.at);
@@ -427,7 +432,10 @@ impl<'d> Reader<'d> {
         }
         self.tail.clean = false;
         if header.kind == Kind::Mark {
-            let segment = self.segment.as_ref().expect("the mark was read from it");
+            let segment = self
+                .segment
+                .as_ref()
+                .expect("the mark was read from the segment");
             match decode::from_slice(segment.window.get(payload)).ok() {
                 Some(Mark::Reserve { bound }) => {
                     self.tail.reserved = bound.max(self.begin.reserved);
@@ -468,7 +476,7 @@ impl<'d> Reader<'d> {
                     supported,
                 });
             }
-            // A prepared segment that was never used has nothing to lose.
+            // A prepared segment that was never used contains nothing that could be lost.
             Err(Unusable::Damaged(_) | Unusable::Short(..))
                 if self.tail.place.is_some()
                     && self.waiting.is_empty()
@@ -528,7 +536,7 @@ impl<'d> Reader<'d> {
         if self.waiting.is_empty() {
             let mut later = segment::ordinals(self.disk)?;
             later.retain(|later| *later > ordinal);
-            // By now those that follow may have been removed again.
+            // The segments that follow may have been removed in the meantime.
             segment::contiguous(ordinal + 1, &later)?;
             self.waiting = later.into();
         }
@@ -558,7 +566,7 @@ fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError
     let first_seq = match segment::opening(disk, first)? {
         Opening::Record(seq) | Opening::Rest(seq) => Some(seq),
         Opening::End | Opening::Blank => None,
-        // Reading it reports what is wrong.
+        // Reading the segment will report what is wrong.
         Opening::Damaged | Opening::Unreadable => return Ok(first),
     };
     Err(PersistError::Gone {

@@ -1,7 +1,7 @@
-//! Reads everything readable in a journal, whatever is wrong with it, for an operator who must decide whether to do without the rest.
+//! Reads everything readable in a damaged journal, for an operator who must decide whether to continue without the rest.
 //!
-//! A reader stops at damage; this one continues after it, and reports what lies between. It makes no judgement: whether any
-//! unreadable bytes were needed, or ever synced, is not decided here. It never writes.
+//! A reader stops at damage; this module continues after it and reports the gaps. It does not decide whether unreadable bytes were needed,
+//! or ever synced. It never writes.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -16,7 +16,7 @@ use crate::persist::journal::segment;
 use crate::persist::journal::survey::{Contents, contents};
 use crate::persist::journal::window::last_used;
 
-/// A part of the log, as found in order.
+/// A part of the log, in the order found.
 #[derive(Debug)]
 pub enum Piece {
     /// A whole record.
@@ -53,7 +53,7 @@ impl Owned {
         }
     }
 
-    /// Borrows it as a reader's record.
+    /// Borrows the record in the form that a reader returns.
     pub fn record(&self) -> Record<'_> {
         Record {
             seq: self.seq,
@@ -65,16 +65,16 @@ impl Owned {
     }
 }
 
-/// A place where no record could be read, though there was one, or may have been.
+/// A position at which no record could be read, although there was or may have been one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Name of the segment's file.
     pub file: String,
     /// The offset in the segment.
     pub offset: u64,
-    /// The number of unreadable bytes; zero if all that is known is that more was synced.
+    /// The number of unreadable bytes; zero if it is only known that more was synced.
     pub bytes: u64,
-    /// What is wrong there.
+    /// A description of the problem.
     pub found: String,
     /// The record that the bytes seem to hold, though its checksum does not match.
     pub seems: Option<Owned>,
@@ -106,7 +106,7 @@ pub fn salvage<E: From<PersistError>>(
             Ok(Contents { bytes, salt, short }) => {
                 walk.segment(segment.ordinal, &bytes, salt)?;
                 if let Some(found) = short {
-                    // How much is missing does not matter: at most what a segment may hold.
+                    // The number of missing bytes does not matter; it is at most the size of a segment.
                     walk.gap((segment.ordinal, bytes.len() as u64), 0, (found, None))?;
                 }
             }
@@ -129,7 +129,7 @@ struct Walk<'g, E> {
     last: Seq,
     /// The position after the last readable frame.
     place: (u64, u64),
-    /// A record of which some parts are still missing: where it began, and its payload so far.
+    /// An incomplete record: the position where it began, and the payload so far.
     open: Option<((u64, u64), Owned)>,
 }
 

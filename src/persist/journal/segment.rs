@@ -14,8 +14,8 @@ use std::io;
 /// The folder of the segments, in the data directory.
 pub const FOLDER: &str = "journal";
 
-/// The number of bytes filled at a time. Linux caches a file in pieces as it was written, and looks at every block of a piece when a few
-/// bytes of it are written: with pieces of a megabyte, each record took three microseconds longer.
+/// The number of bytes filled at a time. Linux caches a file in the pieces in which it was written, and examines every block of a piece
+/// when a few bytes of it are written: with pieces of a megabyte, each record took three microseconds longer.
 const FILL_BYTES: usize = 64 * 1024;
 
 /// The sizes of segments, which double from the first up to a maximum.
@@ -23,7 +23,7 @@ const FILL_BYTES: usize = 64 * 1024;
 pub struct Sizes {
     /// The size of segment 1, in bytes. At least 2 * `format::PART_BYTES_MAX` in production, so that any frame fits.
     pub first_bytes: u64,
-    /// The size of the largest segments, in bytes.
+    /// The maximum size of a segment, in bytes.
     pub max_bytes: u64,
 }
 
@@ -53,14 +53,14 @@ pub fn name(ordinal: u64) -> String {
     format!("{FOLDER}/{ordinal:08}.seg")
 }
 
-/// Whether `file` is a segment whose preparation was not finished.
+/// Returns whether `file` is a segment whose preparation was not finished.
 pub fn is_unfinished(file: &str) -> bool {
     std::path::Path::new(file)
         .extension()
         .is_some_and(|extension| extension == "tmp")
 }
 
-/// Whether `file`, in the journal's folder, has this full name.
+/// Returns whether `file`, in the journal's folder, has this full name.
 fn is_in_folder(file: &str, name: &str) -> bool {
     name.strip_prefix(FOLDER)
         .and_then(|rest| rest.strip_prefix('/'))
@@ -76,7 +76,7 @@ pub struct Present {
     pub bytes: u64,
 }
 
-/// Lists the existing segments in ascending order. A file counts only under exactly the name that its segment was given.
+/// Lists the existing segments in ascending order. A file counts only if its name is exactly the one that a segment with this ordinal gets.
 pub fn present(disk: &dyn Disk) -> Result<Vec<Present>, PersistError> {
     let files = disk
         .list(FOLDER)
@@ -124,7 +124,7 @@ pub enum Opening {
     Record(Seq),
     /// The continuation of a record with this number, which began in an earlier segment.
     Rest(Seq),
-    /// The mark that ends the segment: not even the first frame fitted into it.
+    /// The mark that ends the segment: not even the first frame fitted.
     End,
     /// Only zeros: the segment is prepared.
     Blank,
@@ -153,7 +153,7 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(Opening::Blank);
     }
-    // A header that decodes names a size no larger than the largest frame.
+    // The size in a header that decodes is at most that of the largest frame.
     if let Some(first) = FrameHeader::decode(&bytes) {
         bytes.resize(first.size as usize, 0);
         file.read_at(&mut bytes, start)?;
@@ -169,8 +169,8 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
 }
 
 /// Returns the segment at which to start reading for records after `after`: the last one that opens with a record up to `after`, or with
-/// the continuation of one, so that no earlier segment can hold a later record. Segments whose opening cannot be trusted are ignored,
-/// since reading more is harmless.
+/// the continuation of one, so that no earlier segment can hold a later record. Segments with an unreliable opening are ignored, because it
+/// does no harm to read more.
 ///
 /// An end mark proves nothing: it may repeat a number older than that of the record before it.
 pub fn first_needed(
@@ -239,8 +239,11 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
                 version,
                 mended,
             };
-            let found =
-                || format!("its header is of segment {said} with {size} bytes, the file has {len}");
+            let found = || {
+                format!(
+                    "its header is that of segment {said} with {size} bytes, but the file has {len}"
+                )
+            };
             match said == ordinal {
                 true if size == len => Ok(header),
                 true if size > len => Err(Unusable::Short(header, found())),
@@ -289,9 +292,9 @@ pub struct Prepared {
 }
 
 /// Creates a segment of the size for its ordinal, or a smaller one if the disk has no room for that. Otherwise a disk that was full once
-/// would stay so, since sizes double and never shrink.
+/// would stay full, because sizes double and never shrink.
 ///
-/// A smaller one takes at most half of the free space. The rest is for snapshots: without them no segment is ever removed.
+/// A smaller segment takes at most half of the free space. The rest is for snapshots, without which no segment is ever removed.
 pub fn prepare(
     disk: &dyn Disk,
     ordinal: u64,
@@ -324,7 +327,7 @@ pub fn needed(ordinal: u64, sizes: Sizes) -> u64 {
     sizes.of(ordinal).min(2 * sizes.first_bytes)
 }
 
-/// Creates a segment: filled with zeros, synced, and only then given its name. An error comes with the number of bytes filled before it.
+/// Creates a segment: filled with zeros, synced, and only then given its name. An error includes the number of bytes filled before it.
 fn fill(
     disk: &dyn Disk,
     ordinal: u64,

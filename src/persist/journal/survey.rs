@@ -1,7 +1,7 @@
 //! A report on the journal, segment by segment: which sequence numbers each holds, how much of it is used, and where it becomes unreadable.
 //!
-//! It decodes as much as it can of damaged segments, but makes no judgement: whether unreadable bytes are a torn
-//! tail or damage, and whether they are needed, is for the reader to decide. It never writes.
+//! It decodes as much as it can of damaged segments. The reader, not this module, decides whether unreadable bytes are
+//! a torn tail or damage, and whether they are needed. It never writes.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -12,7 +12,7 @@ use crate::persist::journal::reader::{Reader, Tail};
 use crate::persist::journal::segment::{self, Header, Present, Unusable};
 use serde::Serialize;
 
-/// No segment is larger: it is read into memory as a whole.
+/// The maximum size of a segment, which is read into memory as a whole.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The report on one segment.
@@ -26,13 +26,13 @@ pub struct Surveyed {
     pub used: u64,
     /// The number of records that begin in it.
     pub records: u64,
-    /// The sequence number of the first of them.
+    /// The sequence number of the first record.
     pub first: Option<Seq>,
-    /// The sequence number of the last of them.
+    /// The sequence number of the last record.
     pub last: Option<Seq>,
     /// Whether the log continues in the next segment.
     pub ended: bool,
-    /// Why it is unreadable from `used` on; `None` if only zeros follow.
+    /// Why the segment is unreadable from `used` on; `None` if only zeros follow.
     pub stops: Option<String>,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Contents {
     pub(super) bytes: Vec<u8>,
     /// The salt of the checksums of its frames.
     pub(super) salt: u32,
-    /// How the end of its file is missing, if it is.
+    /// A description of the missing end of the file, if it is missing.
     pub(super) short: Option<String>,
 }
 
@@ -132,7 +132,7 @@ pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<
         Err(Unusable::Short(header, found)) => (header, Some(found)),
         Err(Unusable::TooNew(version)) => {
             return Err(format!(
-                "its format {version} is newer than this program reads"
+                "its format {version} is newer than the formats that this program reads"
             ));
         }
         Err(Unusable::Damaged(found)) => return Err(found),
@@ -141,7 +141,7 @@ pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<
 }
 
 impl Surveyed {
-    /// Walks from frame to frame as long as they are valid.
+    /// Walks from frame to frame while they are valid.
     fn decode(&mut self, bytes: &[u8], salt: u32) {
         let mut offset = SEGMENT_HEADER_BYTES;
         let rest = |offset: usize| bytes.get(offset..).unwrap_or(&[]);
@@ -165,7 +165,7 @@ impl Surveyed {
         }
     }
 
-    /// Whether the segment was prepared and not used yet.
+    /// Returns whether the segment was prepared but not used yet.
     pub fn is_prepared(&self) -> bool {
         self.records == 0 && !self.ended && self.stops.is_none()
     }

@@ -1,9 +1,9 @@
-//! Group commit: one write and one sync for all commands that wait.
+//! Group commit: one write and one sync for all waiting commands.
 //!
-//! The core hands over batches and never blocks. A thread writes everything that has arrived since its last sync, syncs once,
-//! and publishes up to where the log can be relied on. When no batch is pending, the core may write and sync in place,
-//! which saves a quiet connection two hand-overs between threads. The backlog is bounded by the directory: it limits the number
-//! of open commands, and an open command is at most one record.
+//! The core hands over batches and never blocks. A thread writes everything that has arrived since its last sync, syncs once, and publishes
+//! how far the log can be relied on. When no batch is pending, the core may write and sync in place, which saves a quiet connection two
+//! hand-overs between threads. The backlog is bounded, because the directory limits the number of open commands, and an open command is at
+//! most one record.
 
 use crate::ids::Seq;
 use crate::persist::error::PersistError;
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// How often the thread checks whether a full disk has space again.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// If the last sync took longer than this, the core does not sync in place: on such a disk the two hand-overs do not matter, while
-/// everyone else would have to wait, too.
+/// If the last sync took longer than this, the core does not sync in place: on such a disk the two hand-overs do not matter, and all other
+/// clients would have to wait for the sync.
 const SLOW_SYNC: Duration = Duration::from_millis(1);
 
 /// When acknowledged changes are synced to disk.
@@ -29,7 +29,7 @@ pub enum Fsync {
     /// Before the answer is sent.
     #[default]
     Always,
-    /// At most this long after the answer: a power cut may lose that much, a crash of the process nothing.
+    /// At most this long after the answer. A power cut may lose the changes of that time; a crash of the process loses nothing.
     Interval(Duration),
     /// Whenever the operating system writes them.
     Never,
@@ -61,7 +61,7 @@ struct Shared {
     room: AtomicU8,
     /// The number of bytes that can be written before the reserve is touched.
     space: AtomicU64,
-    /// What the log lacks while there is not ample room.
+    /// What the log lacks while room is not ample.
     shortage: Mutex<Shortage>,
     ended: AtomicBool,
     failure: Mutex<Option<Arc<PersistError>>>,
@@ -142,8 +142,8 @@ impl Journal {
         }
     }
 
-    /// Writes a batch at once, and syncs it if the policy requires. Returns false if the thread has work of its own or the disk is slow;
-    /// the batch must then be handed over instead.
+    /// Writes a batch immediately, and syncs it if the policy requires. Returns false if the thread has work or the disk is slow; the batch
+    /// must then be handed over instead.
     pub fn write_here(&self, batch: &mut Batch) -> bool {
         let sync_us = self.shared.counters.sync_us.load(Ordering::Relaxed);
         let slow = Duration::from_micros(sync_us) > SLOW_SYNC;
@@ -172,7 +172,7 @@ impl Journal {
         self.shared.waker.register(waker);
     }
 
-    /// Returns what the log still has room for.
+    /// Returns how much room the log still has.
     pub fn room(&self) -> Room {
         match self.shared.room.load(Ordering::Relaxed) {
             0 => Room::Ample,
@@ -194,7 +194,7 @@ impl Journal {
         is_low.then(|| *lock(&self.shared.shortage))
     }
 
-    /// Returns why the log accepts nothing any more, if it has failed.
+    /// Returns the error because of which the log no longer accepts anything, if it has failed.
     pub fn failure(&self) -> Option<Arc<PersistError>> {
         lock(&self.shared.failure).clone()
     }
@@ -217,7 +217,7 @@ impl Journal {
 }
 
 impl JournalThread {
-    /// Lets the thread write and sync what it has, and waits for it to end.
+    /// Has the thread write and sync its pending batches, and waits for it to end.
     ///
     /// # Errors
     /// Returns the error for which the journal failed, if it did.
@@ -225,7 +225,7 @@ impl JournalThread {
         self.shared.ended.store(true, Ordering::Release);
         // An empty batch wakes the thread, which then sees that it should end.
         if self.batches.send(Batch::default()).is_err() {
-            tracing::debug!("the journal thread has ended before");
+            tracing::debug!("the journal thread had already ended");
         }
         if self.thread.join().is_err() {
             tracing::error!("the journal thread panicked");
@@ -297,7 +297,7 @@ impl Shared {
             return;
         };
         let written = self.write(writer, &mut batch);
-        // Only now may the core write in place again: what it has is newer.
+        // Only now may the core write in place again, because its records are newer.
         self.waiting.fetch_sub(count, Ordering::AcqRel);
         self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
         if written {
@@ -305,7 +305,7 @@ impl Shared {
         }
     }
 
-    /// Writes a batch, and syncs it if it must be. Returns whether the log can be relied on further than before.
+    /// Writes a batch, and syncs it if required. Returns whether the log can be relied on further than before.
     fn write(&self, writer: &mut Writer, batch: &mut Batch) -> bool {
         if batch.is_empty() {
             return false;
@@ -319,7 +319,7 @@ impl Shared {
             .bytes
             .fetch_add(batch.len() as u64, Ordering::Relaxed);
         match self.fsync {
-            // Records that nobody waits for are synced with the next one that somebody does, or at the thread's next check.
+            // Records that no answer waits for are synced with the next record that one does wait for, or at the thread's next check.
             Fsync::Always => batch.is_awaited() && self.sync(writer),
             Fsync::Interval(_) | Fsync::Never => !batch.is_urgent() || self.sync(writer),
         }
@@ -357,7 +357,7 @@ impl Shared {
         if room > 0 {
             *lock(&self.shortage) = writer.shortage();
         }
-        // The core asks only when something was written, so it must be woken when a disk has space again.
+        // The core checks only after a write, so it must be woken when a disk has space again.
         if self.room.swap(room, Ordering::Relaxed) != room {
             self.waker.wake();
         }
@@ -376,13 +376,13 @@ impl Shared {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a sync takes is no node time: nothing depends on it"
+    reason = "the duration of a sync is only measured: nothing depends on it"
 )]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// A panic while the lock was held was dealt with where it happened; the data behind the lock is still consistent.
+/// Locks a mutex even if it is poisoned: the panic was handled where it happened, and the data is still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

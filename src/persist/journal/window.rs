@@ -1,12 +1,12 @@
-//! A file of which one piece at a time is in memory: a segment is mostly read from beginning to end, so there is no need to
-//! load all of it.
+//! A view of a file that keeps one piece at a time in memory. A segment is mostly read from beginning to end, so there is no need to load
+//! all of it.
 
 use crate::persist::disk::DiskFile;
 use crate::persist::format::FRAME_BYTES_MAX;
 use std::io;
 use std::ops::Range;
 
-/// The size of the piece in memory: a few frames of any length, and no more than fits a processor's cache.
+/// The size of the piece in memory: room for frames of any length, but small enough for a processor's cache.
 const WINDOW_BYTES: usize = 2 * FRAME_BYTES_MAX;
 
 /// A piece of a file, which slides over it.
@@ -32,13 +32,13 @@ impl Window {
     /// Returns the length of the file.
     #[expect(
         clippy::len_without_is_empty,
-        reason = "no segment is of interest for being empty"
+        reason = "no caller needs to know whether a segment is empty"
     )]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the bytes from `offset` on: at least one whole frame of any length, unless the file ends before.
+    /// Returns the bytes from `offset` on: at least one whole frame of any length, unless the file ends earlier.
     pub fn from(&mut self, offset: usize) -> io::Result<&[u8]> {
         let end = self.start + self.bytes.len();
         let is_here = self.start <= offset && end.min(self.len) >= self.wanted(offset);
@@ -54,12 +54,12 @@ impl Window {
         self.bytes.get(range).unwrap_or(&[])
     }
 
-    /// Forgets the bytes in memory: the file may have been written to since.
+    /// Discards the bytes in memory, because the file may have been written to since they were read.
     pub fn forget(&mut self) {
         self.bytes.clear();
     }
 
-    /// Returns the offset after which there are only zeros; `from` if that is so from there on.
+    /// Returns the offset after which there are only zeros; at least `from`.
     pub fn used(&self, from: usize) -> io::Result<usize> {
         let (mut used, mut seen) = (from, from);
         let part = from as u64..self.len as u64;

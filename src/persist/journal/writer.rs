@@ -1,7 +1,7 @@
-//! The only writer of the log: where the next byte goes, what is synced, when a segment is full.
+//! The only writer of the log: tracks where the next byte goes, what is synced, and when a segment is full.
 //!
-//! Promises: a record is sealed with its distance to the last synced byte; nothing is written to a segment before
-//! everything in the previous one is synced; after a failed write or sync nothing is written ever again.
+//! Guarantees: a record is sealed with its distance to the last synced byte; nothing is written to a segment before
+//! everything in the previous one is synced; after a failed write or sync, nothing is ever written again.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -31,7 +31,7 @@ pub enum Room {
 /// What the log lacks while the disk has no room for its next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// The number of bytes that can still be written to what is prepared.
+    /// The number of bytes that can still be written to the prepared space.
     pub left: u64,
     /// The number of bytes that must be free on the disk for the next segment.
     pub needed: u64,
@@ -59,7 +59,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the log for appending where `tail` ends, after removing what was cut off there.
+    /// Opens the log for appending at its end, `tail`, after removing the part that was cut off there.
     pub fn open(
         disk: Arc<dyn Disk>,
         sizes: Sizes,
@@ -68,7 +68,7 @@ impl Writer {
     ) -> Result<Self, PersistError> {
         disk.create_folder(segment::FOLDER)
             .map_err(PersistError::io("create", segment::FOLDER))?;
-        // If the folder's own name is not durable, a power cut takes everything in it along.
+        // If the folder's own name is not durable, a power cut may lose everything in it.
         disk.sync_folder("")
             .map_err(PersistError::io("sync", segment::FOLDER))?;
         let (ordinal, file, size, offset) = match tail.place {
@@ -103,14 +103,14 @@ impl Writer {
             failed: false,
         };
         if header.version < FORMAT_VERSION || !tail.passed.is_empty() {
-            // An older program may read this segment, and would not understand what is written from here on. A damaged segment is closed,
-            // to be removed after the next snapshots.
+            // An older program may read this segment, and would not understand the records written from here on. A damaged segment is
+            // closed, to be removed after the next snapshots.
             writer.roll()?;
         }
         Ok(writer)
     }
 
-    /// Writes the batch, over as many segments as it takes. It is not synced yet, except in segments that it filled.
+    /// Writes the batch, to as many segments as needed. It is not synced yet, except in segments that it filled.
     pub fn write(&mut self, batch: &mut Batch) -> Result<(), PersistError> {
         assert!(!self.failed, "nothing is written after a failed write");
         let written = self.write_frames(batch);
@@ -151,7 +151,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything written durable, and records how far that is.
+    /// Makes everything written durable, and records how far the log is synced.
     pub fn sync(&mut self) -> Result<(), PersistError> {
         self.sync_segment()?;
         self.extent.note(Extent {
@@ -173,7 +173,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether something was written that is not yet synced.
+    /// Returns whether something was written that is not yet synced.
     pub fn is_dirty(&self) -> bool {
         self.synced < self.offset
     }
@@ -188,7 +188,7 @@ impl Writer {
         if self.next.is_some() {
             return;
         }
-        // Once the reserve is touched, it must be known whether the disk has more: only then are additions refused.
+        // Once the reserve is touched, it must be known whether the disk has more space: additions are refused only if it does not.
         let verdict = if !self.starved && self.size - self.offset < self.reserve() {
             Some(self.filler.wait())
         } else {
@@ -204,7 +204,7 @@ impl Writer {
             }
             Some(Err(error)) => {
                 if !self.starved {
-                    tracing::warn!(%error, "the next journal segment cannot be prepared, using the reserve");
+                    tracing::warn!(%error, "the next journal segment cannot be prepared; using the reserve");
                 }
                 self.starved = true;
             }
@@ -218,7 +218,7 @@ impl Writer {
         self.size - self.offset + next
     }
 
-    /// Returns what is left, and what the next segment needs.
+    /// Returns the number of bytes left, and the number needed for the next segment.
     pub fn shortage(&self) -> Shortage {
         Shortage {
             left: self.prepared(),
@@ -247,7 +247,7 @@ impl Writer {
         (self.size / 4).clamp(4 * FRAME_HEADER_BYTES as u64, 16 << 20)
     }
 
-    /// Whether `bytes` fit into this segment, with room for the end mark after them.
+    /// Returns whether `bytes` fit into this segment, with room for the end mark after them.
     fn fits(&self, bytes: u64) -> bool {
         self.offset + bytes + FRAME_HEADER_BYTES as u64 <= self.size
     }
@@ -280,8 +280,8 @@ impl Writer {
         );
         end.seal_frame(0, distance(self.synced, self.offset), self.salt);
         self.put(end.bytes_from(0))?;
-        // Not recorded in the extent: the record that did not fit may have begun earlier, and a log that ends within it ends where it
-        // began.
+        // Not recorded in the extent: the record that did not fit may have begun earlier, and a log that ends within a record ends where
+        // the record began.
         self.sync_segment()?;
         self.ordinal += 1;
         self.size = size;
@@ -309,10 +309,10 @@ fn distance(synced: u64, offset: u64) -> u32 {
 
 /// Ends the log at `offset` of a segment: only zeros follow, and no later segment.
 ///
-/// If the previous process was killed, what was read after `synced` may still be only in memory; and if its last sync failed, the
-/// operating system may have forgotten that it has yet to be written. The writer counts it as synced, so it is written again and
-/// synced here. The order matters, so that a crash in between leaves a log that ends in the same place: a later segment with
-/// parts of a cut record is zeroed before this one loses the mark that points to it, and removed only afterwards.
+/// If the previous process was killed, what was read after `synced` may still be only in memory; and if its last sync failed, the operating
+/// system may have forgotten that it has yet to be written. The writer counts it as synced, so it is written again and synced here. The
+/// order matters: a crash in between must leave a log that ends in the same position. So a later segment with parts of a cut record is
+/// zeroed before this one loses the mark that points to it, and removed only afterwards.
 pub(crate) fn cut(
     disk: &dyn Disk,
     (ordinal, offset): (u64, u64),
@@ -337,7 +337,7 @@ pub(crate) fn cut(
     Ok(file)
 }
 
-/// Writes a part of a segment once more, and syncs it.
+/// Writes a part of a segment again, and syncs it.
 fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), PersistError> {
     let name = segment::name(ordinal);
     let again = || {
@@ -351,7 +351,7 @@ fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), 
     again().map_err(PersistError::io("write again", &name))
 }
 
-/// Zeroes a segment from `offset` on where it is not zero already, and syncs all of it.
+/// Zeroes a segment from `offset` on, where it is not zero already, and syncs all of it.
 fn blank(
     disk: &dyn Disk,
     ordinal: u64,
@@ -377,7 +377,7 @@ fn blank(
 
 /// Removes segments, newest first, and any half-prepared ones.
 ///
-/// Each removal is synced: unsynced ones may survive a power cut in any order, and leave a hole.
+/// Each removal is synced: unsynced removals may survive a power cut in any order, and leave a gap.
 fn clear(disk: &dyn Disk, segments: &[u64]) -> Result<(), PersistError> {
     let files = disk
         .list(segment::FOLDER)
@@ -414,7 +414,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::sync::Arc;
 
-    /// A filler whose disk is full after the first segment, and which takes longer to notice than anyone polls.
+    /// A filler whose disk is full after the first segment, and which takes longer to notice this than the test polls.
     struct Slow {
         first: Option<Filled>,
     }
@@ -459,7 +459,7 @@ mod tests {
                 kind: Kind::Entry,
             };
             batch.push(about, |bytes| bytes.extend([1; 64]));
-            writer.write(&mut batch).expect("there is room, it said");
+            writer.write(&mut batch).expect("the writer reported room");
         }
         assert!(
             written > 8192 / 96 / 2,

@@ -1,8 +1,8 @@
-//! Stores that open a copy of a slot and never the slot itself, for looking at a data directory that belongs to another process.
+//! Stores that open a copy of a slot and never the slot itself, for inspecting a data directory that belongs to another process.
 //!
-//! sled writes to what it opens, if only a little. So a slot is copied first, and its copy is checked against the seal.
-//! One that does not match is not opened: it is damaged, or a running coordinator is writing it. The slot itself is
-//! never written to.
+//! sled writes to a store when it opens it, if only a little. So a slot is copied first, and its copy is checked
+//! against the seal. A copy that does not match is not opened: the slot is damaged, or a running coordinator is writing
+//! it. The slot itself is never written to.
 
 use crate::persist::backup::copy_slot;
 use crate::persist::disk::Disk;

@@ -1,8 +1,8 @@
 //! Snapshots: the state of the actors up to a sequence number, so that a start need not replay the whole past.
 //!
-//! Two slots are written in turn, each a store of its own, and each is sealed when it is closed: the seal names every file
-//! with its length and checksum. A slot whose seal does not match is never given to the store again. The journal is kept
-//! from the older slot on, so losing either slot costs replay time and never an acknowledged command.
+//! Two slots are written in turn. Each is a separate store, and is sealed when it is closed: the seal names every file with its length and
+//! checksum. A slot whose seal does not match is never given to the store again. The journal is kept from the older slot on, so losing
+//! either slot costs replay time, but never an acknowledged command.
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `slots.rs` | inspecting, reading, writing and sealing slots |
 //! | `copied.rs` | stores that open a copy, for callers that must not change a byte |
 //! | `writing.rs` | the blocking side of a checkpoint, step by step |
-//! | `thread.rs` | the thread that it runs on |
+//! | `thread.rs` | the thread on which a checkpoint is written |
 //! | `sled.rs` | the store; the only file that names sled |
 
 pub mod copied;
@@ -129,6 +129,6 @@ pub trait Store {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PersistError>;
     /// Visits all items in the order of their keys.
     fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError>;
-    /// Closes the store. When this returns, nothing touches its files any more; they need not be synced.
+    /// Closes the store. When this returns, its files are no longer in use; they need not be synced.
     fn close(self: Box<Self>) -> Result<(), PersistError>;
 }

@@ -1,7 +1,7 @@
 //! Converts pages to items of a store, and back. Change rule: see `persist/format.rs`.
 //!
-//! The key of an item is actor, page and part; its value is a part of the page's frame: checksum, length, the entry that
-//! changed the page last, content. A page that has become shorter leaves parts behind that are never read.
+//! The key of an item is actor, page and part; its value is a part of the page's frame: checksum, length, the entry
+//! that changed the page last, content. If a page becomes shorter, unused parts remain, which are never read.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -10,13 +10,13 @@ use crate::persist::error::PersistError;
 use crate::persist::mark::{Marked, Watermark};
 use serde::{Deserialize, Serialize};
 
-/// The longest value of an item: sled puts longer ones into files of their own, which it may leave behind.
+/// The maximum length of an item's value: sled puts longer values into separate files, which it may leave behind.
 const VALUE_BYTES_MAX: usize = 4000;
 /// The number of bytes before a page's content.
 const HEADER_BYTES: usize = 16;
 /// The size of an item's key, in bytes: actor, page, part.
 const KEY_BYTES: usize = 7;
-/// No page is longer, whatever its header claims.
+/// The maximum length of a page's content, whatever its header claims.
 const CONTENT_BYTES_MAX: usize = 64 << 20;
 
 /// A page of a snapshot.
@@ -28,20 +28,20 @@ pub struct Page {
     pub page: PageId,
     /// The journal entry that changed it last.
     pub changed: Seq,
-    /// Its content; empty if there is none any more.
+    /// Its content; empty if it was removed.
     pub content: Vec<u8>,
 }
 
 /// Describes what a snapshot holds. It is stored in the snapshot as the page of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The newest entry when the snapshot was begun: it holds every entry up to here, of every actor.
+    /// The newest entry when the snapshot was begun: the snapshot covers every entry up to this one, of every actor.
     pub begun: Seq,
     /// The state of each actor, which may include later entries: actors are copied one after another.
     pub states: Vec<Watermark>,
     /// Node time when the snapshot was taken.
     pub at: Timestamp,
-    /// The first sequence number that was not reserved then.
+    /// The first sequence number that was not reserved at that time.
     pub reserved: Seq,
     /// The state that the marks up to `begun` add up to. Format 1 has none.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Returns up to where it holds an actor's state, if at all.
+    /// Returns how far the snapshot covers an actor's state, if it does.
     pub fn state(&self, actor: ActorId) -> Option<&Watermark> {
         self.states.iter().find(|state| state.actor == actor)
     }
@@ -129,7 +129,7 @@ struct Partial {
 }
 
 impl Assembly {
-    /// Takes the next item, and returns a page if that completes it.
+    /// Takes the next item, and returns a page if the item completes it.
     pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Page>, String> {
         let Some((actor, page, part)) = parse_key(key) else {
             return Err(format!("a key of {} bytes", key.len()));
@@ -167,7 +167,7 @@ impl Assembly {
         self.current.take().map(Partial::into_page).transpose()
     }
 
-    /// Called when no further item follows, or none of the same page.
+    /// Called when no further item follows, or no further item of the same page.
     pub fn end(&mut self) -> Result<(), String> {
         match self.current.take() {
             None => Ok(()),

@@ -12,7 +12,7 @@ use std::io;
 
 const MAGIC: [u8; 8] = *b"SEXTONS\0";
 const HEADER_BYTES: usize = 16;
-/// The largest size of a seal. A slot has only a handful of files.
+/// The maximum size of a seal. A slot has only a few files.
 const SEAL_BYTES_MAX: u64 = 1 << 20;
 const READ_BYTES: usize = 256 * 1024;
 
@@ -157,7 +157,7 @@ pub struct FileCheck {
     pub wrong: Option<String>,
 }
 
-/// Compares files with those that were sealed. The sealed files come first, then any that were not there then.
+/// Compares files with those that were sealed. The result lists the sealed files first, then any files that are not in the seal.
 pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
     let of = |files: &[FileSum], name: &str| files.iter().find(|file| file.name == name).cloned();
     let mut checks = Vec::with_capacity(sealed.len());
@@ -171,7 +171,7 @@ pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
                 file.len, said.len
             )),
             Some(file) if file.crc != said.crc => Some(format!(
-                "{name} is not what was sealed: its checksum differs"
+                "{name} has changed since it was sealed: its checksum differs"
             )),
             Some(_) => None,
         };
@@ -185,7 +185,10 @@ pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
     checks.extend(strays.map(|stray| FileCheck {
         name: stray.name.clone(),
         len: Some(stray.len),
-        wrong: Some(format!("{} was not there when it was sealed", stray.name)),
+        wrong: Some(format!(
+            "{} did not exist when the slot was sealed",
+            stray.name
+        )),
     }));
     checks
 }
@@ -199,9 +202,17 @@ mod tests {
     fn a_seal_of_a_newer_program_is_told_from_a_damaged_one() {
         let mut newer = Seal::default().encode();
         newer[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
-        assert_eq!(Seal::decode(&newer), SealRead::Bad, "its version alone");
+        assert_eq!(
+            Seal::decode(&newer),
+            SealRead::Bad,
+            "only its version changed"
+        );
         newer[12..16].fill(9);
-        assert_eq!(Seal::decode(&newer), SealRead::Bad, "and its checksum");
+        assert_eq!(
+            Seal::decode(&newer),
+            SealRead::Bad,
+            "its version and its checksum changed"
+        );
         let sum = super::crc(&(FORMAT_VERSION + 1).to_le_bytes(), &newer[16..]);
         newer[12..16].copy_from_slice(&sum.to_le_bytes());
         let read = Seal::decode(&newer);

@@ -1,9 +1,9 @@
 //! The store of a slot, on sled 0.34; the only file that names it.
 //!
-//! Measurements of sled led to this design. It is open only while a slot is read or written, since an open store costs
-//! a hundred megabytes and several threads. It panics on damaged files, also in threads of its own, so it is given none, and is
-//! called under `catch_unwind` all the same. Its threads continue for a while after it is closed, so closing waits for
-//! them. Its flush is not a sync, so its files are synced before a slot is sealed.
+//! Measurements of sled led to this design. It is open only while a slot is read or written, since an open store costs a hundred megabytes
+//! and several threads. It panics on damaged files, even in its own threads, so it never gets damaged files, and is nevertheless called
+//! under `catch_unwind`. Its threads continue for a while after it is closed, so closing waits for them. Its flush is not a sync, so its
+//! files are synced before a slot is sealed.
 
 use crate::persist::error::PersistError;
 use crate::persist::snapshots::{Store, Stores, Visit};
@@ -15,7 +15,7 @@ const CACHE_BYTES: u64 = 1 << 20;
 const FLUSH_MS: u64 = 200;
 /// The number of items written at a time.
 const BATCH: usize = 64;
-/// How long its threads may take to release a closed store, in checks a millisecond apart.
+/// The maximum number of checks, a millisecond apart, until sled's threads have released a closed store.
 const LOOKS_MAX: u32 = 30_000;
 
 /// Stores in folders below a root.
@@ -105,7 +105,7 @@ impl Store for SledStore {
 /// Waits until none of sled's threads holds the store: sled keeps a lock on its file until then.
 #[expect(
     clippy::disallowed_methods,
-    reason = "sled's threads tell nobody when they end"
+    reason = "sled's threads do not report when they end"
 )]
 fn until_quiet(path: &std::path::Path) -> std::io::Result<()> {
     let file = std::fs::File::open(path.join("db"))?;
@@ -143,7 +143,7 @@ fn guard<T>(
             format!("sled panicked: {}", words.unwrap_or("without a message"))
         }
     };
-    // sled passes on the operating system's error only in its debug output, wherever it had one.
+    // sled passes on the operating system's error, if there was one, only in its debug output.
     Err(match system_error(&cause) {
         Some(source) => PersistError::Io {
             action,
@@ -174,7 +174,7 @@ mod tests {
     fn what_the_system_said_is_found_in_what_sled_says() {
         let full = Error::from_raw_os_error(28);
         let words = format!("called `Result::unwrap()` on an `Err` value: Io({full:?})");
-        let found = system_error(&words).expect("it is there");
+        let found = system_error(&words).expect("the text contains an error");
         assert_eq!(found.kind(), ErrorKind::StorageFull);
         assert!(system_error("a page is not where it should be").is_none());
     }

@@ -1,8 +1,8 @@
 //! The life of a slot: unsealed, written, closed, settled, read back, synced, sealed.
 //!
-//! Promises: what is sealed was read back completely and is on disk; what is not sealed is neither trusted nor given to the
-//! store. A start reads a sealed slot without changing a byte of it: since sled tidies up a store when opening it, a slot is
-//! reopened before it is sealed until that changes nothing any more.
+//! Guarantees: a sealed slot was read back completely and is on disk; an unsealed slot is neither trusted nor given to the store. A start
+//! reads a sealed slot without changing a byte of it: because sled tidies up a store when it opens it, a slot is reopened before it is
+//! sealed until that no longer changes anything.
 
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
@@ -14,7 +14,7 @@ use crate::persist::snapshots::{FOLDER, SlotId, Store, Stores};
 use std::io;
 use std::sync::Arc;
 
-/// The most times that a closed store is reopened. sled needs two.
+/// The maximum number of times that a closed store is reopened. sled needs two.
 const SETTLE_MAX: u32 = 8;
 /// A slot larger than this plus three times its content is rewritten from scratch.
 const SLACK_BYTES: u64 = 64 << 20;
@@ -28,7 +28,7 @@ pub enum SlotStatus {
     Unsealed,
     /// A complete, sealed snapshot.
     Sealed(Seal),
-    /// A seal or files that do not match, and how.
+    /// The seal and the files do not match, for the given reason.
     Damaged(String),
 }
 
@@ -92,7 +92,7 @@ impl Slots {
         Ok(self.look_closely(slot)?.found)
     }
 
-    /// Like [`look`](Self::look), with details on every file that exists or should.
+    /// Like [`look`](Self::look), with details on every file that exists or should exist.
     pub fn look_closely(&self, slot: SlotId) -> Result<Look, PersistError> {
         let seal = match seal::read(self.disk.as_ref(), &slot.seal()) {
             Ok(None) => return Ok(self.look_unsealed(slot)),
@@ -190,7 +190,7 @@ impl Slots {
             }
         };
         let folder = slot.folder();
-        // Not left to the store, which would create it readable by others.
+        // The folder is created here, because the store would make it readable by other users.
         self.disk
             .create_folder(&folder)
             .map_err(PersistError::io("create", &folder))?;
@@ -227,7 +227,7 @@ impl Slots {
             .map_err(PersistError::io("remove", &slot.folder()))
     }
 
-    /// Removes the seal durably: an old seal must not vouch for what is written from now on.
+    /// Removes the seal durably: an old seal must not vouch for content written from now on.
     fn unseal(&self, slot: SlotId) -> Result<(), PersistError> {
         let remove = || -> io::Result<()> {
             self.disk.create_folder(FOLDER)?;
@@ -238,7 +238,7 @@ impl Slots {
         remove().map_err(PersistError::io("remove", &slot.seal()))
     }
 
-    /// Reopens a closed store until that changes nothing any more, and reads all of it each time.
+    /// Reopens a closed store until that no longer changes anything, and reads all of it each time.
     fn settle(&self, slot: SlotId) -> Result<(Contents, Vec<FileSum>), PersistError> {
         let folder = slot.folder();
         let mut before = seal::sum_files(self.disk.as_ref(), &folder)?;
@@ -277,7 +277,7 @@ impl SlotWriter {
         self.before.as_ref()
     }
 
-    /// Returns the slot that is written.
+    /// Returns the slot being written.
     pub fn slot(&self) -> SlotId {
         self.slot
     }
@@ -296,7 +296,7 @@ impl SlotWriter {
         let folder = self.slot.folder();
         if contents.manifest != *manifest {
             return Err(unreadable(&folder)(
-                "it does not hold what was just written".to_owned(),
+                "it does not contain the data just written".to_owned(),
             ));
         }
         let disk = &self.slots.disk;
@@ -317,7 +317,7 @@ impl SlotWriter {
         })
     }
 
-    /// Gives up, and removes everything in the slot.
+    /// Abandons the write, and removes everything in the slot.
     pub fn abandon(self) -> Result<(), PersistError> {
         let closed = self.store.close();
         self.slots.discard(self.slot)?;

@@ -1,7 +1,7 @@
 //! The snapshot thread, which carries out the blocking steps of a checkpoint. There is one thread per checkpoint, so that the
 //! memory of the store is released with it.
 //!
-//! The caller gives orders, and is called back when each is done. Dropping the handle abandons the checkpoint and its
+//! The caller gives orders, and gets a callback when each is done. Dropping the handle abandons the checkpoint and its
 //! slot.
 
 use crate::ids::Seq;
@@ -33,7 +33,7 @@ pub struct SnapshotThread {
 }
 
 impl SnapshotThread {
-    /// Opens a slot for writing on a thread of its own, from scratch if it was not `relied_on`. Calls `opened` with the slot's previous
+    /// Opens a slot for writing on a separate thread, from scratch if it was not `relied_on`. Calls `opened` with the slot's previous
     /// manifest, if its content is kept; calls `ended` at the very end, with the slot's seal if it has one.
     pub fn start(
         disk: Arc<dyn Disk>,
@@ -84,7 +84,7 @@ impl SnapshotThread {
     }
 
     fn order(&self, order: Order) {
-        // A thread that has ended has reported why. Its order is dropped, which the waiting caller notices.
+        // If the thread has ended, it has reported the reason. The order is then dropped, and the waiting caller notices that.
         drop(self.orders.send(order));
     }
 }
@@ -108,9 +108,9 @@ fn complete(done: Completion<()>, came: Result<(), PersistError>) -> bool {
     carried_out
 }
 
-/// Lets other threads go first. The threads of sled, which this one starts, inherit this.
+/// Lowers the priority of this thread. The threads of sled, which this one starts, inherit it.
 pub(crate) fn give_way() {
     if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "a thread keeps its priority");
+        tracing::debug!(%error, "failed to lower the priority of a thread");
     }
 }

@@ -1,8 +1,7 @@
 //! The blocking side of a checkpoint, step by step: open a slot, put pages, close it, seal it, trim the journal.
 //!
-//! Promises: a slot whose writing fails, or is abandoned before it is sealed, is removed; segments are removed only once the slot
-//! is sealed, and only those needed by neither this slot nor the other one. Never here: threads, and the order of the
-//! steps, which is up to the caller.
+//! Guarantees: a slot whose writing fails, or is abandoned before it is sealed, is removed; segments are removed only once the slot is
+//! sealed, and only those needed by neither this slot nor the other one. The caller provides the thread and the order of the steps.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -39,8 +38,8 @@ enum Stage {
 }
 
 impl Writing {
-    /// Removes a slot's seal and opens the slot for writing. A slot that is not `relied_on` is rewritten from scratch even if it is as it
-    /// was sealed: it was unreadable, or belongs to another log, and building on it would not make it any better.
+    /// Removes a slot's seal and opens the slot for writing. A slot that is not `relied_on` is rewritten from scratch even if it matches
+    /// its seal: it was unreadable, or belongs to another log, so its content must not be reused.
     pub fn open(
         disk: Arc<dyn Disk>,
         slots: Slots,
@@ -104,7 +103,7 @@ impl Writing {
             Stage::Closed(_) | Stage::Failed => self.slots.discard(self.slot),
         };
         if let Err(error) = removed {
-            tracing::warn!(%error, "an abandoned snapshot could not be removed");
+            tracing::warn!(%error, "failed to remove an abandoned snapshot");
         }
         None
     }

@@ -11,7 +11,8 @@ use crate::spine::pages;
 use crate::spine::recovery::digest;
 
 impl<M: Actor> Host<M> {
-    /// Begins a checkpoint of what changed after `since`, and returns the watermark of the state. `None` while the machine is spent.
+    /// Begins a checkpoint of the pages that changed after `since`, and returns the watermark of the state; `None` while the machine is
+    /// spent.
     pub fn begin_checkpoint(&mut self, since: Seq) -> Option<Watermark> {
         if self.spent {
             return None;
@@ -25,7 +26,7 @@ impl<M: Actor> Host<M> {
     }
 
     /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last. `None` if the
-    /// checkpoint was abandoned, or the machine's state lost meanwhile.
+    /// checkpoint was abandoned, or the machine's state was lost meanwhile.
     pub fn next_pages(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)> {
         if self.spent || !self.machine.pages().is_running() {
             return None;
@@ -42,7 +43,7 @@ impl<M: Actor> Host<M> {
                 Some((copied.into_iter().map(page).collect(), done))
             }
             Err(cause) => {
-                tracing::error!(actor = M::NAME, cause, "a page could not be copied");
+                tracing::error!(actor = M::NAME, cause, "failed to copy a page");
                 self.abort_checkpoint();
                 None
             }

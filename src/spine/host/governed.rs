@@ -1,4 +1,4 @@
-//! What governs a host besides deliveries: new rules, what it holds back, and its obligations towards other actors.
+//! What affects a host besides deliveries: new rules, work to be held back, and its obligations towards other actors.
 
 use super::Host;
 use crate::ids::ActorId;
@@ -33,7 +33,7 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Informs the machine of what it has to hold back: removals while the wall clock is in doubt, starts while the disk is low on space.
+    /// Informs the machine of what to hold back: removals while the wall clock is in doubt, starts while the disk is low on space.
     pub(super) fn inform(&mut self, ledger: &Ledger, now: Now) {
         let held = ledger.marked().believed.is_some();
         if std::mem::replace(&mut self.held, held) != held {

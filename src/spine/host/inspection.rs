@@ -10,12 +10,12 @@ use crate::spine::outbox::Outbox;
 use crate::spine::recovery;
 
 impl<M: Actor> Host<M> {
-    /// Whether the machine must be rebuilt before anything else.
+    /// Returns whether the machine must be rebuilt before anything else.
     pub fn is_spent(&self) -> bool {
         self.spent
     }
 
-    /// Whether a delivery is being worked through.
+    /// Returns whether a delivery is being worked through.
     pub fn is_busy(&self) -> bool {
         self.backlog.is_some()
     }
@@ -25,7 +25,7 @@ impl<M: Actor> Host<M> {
         self.last
     }
 
-    /// Returns the entry that answers from here on depend on. Later entries only record what is lost with the process anyway.
+    /// Returns the entry that answers from here on depend on. Later entries only record state that is lost with the process anyway.
     pub fn awaited(&self) -> Seq {
         self.awaited
     }
@@ -40,12 +40,12 @@ impl<M: Actor> Host<M> {
         if self.spent {
             return None;
         }
-        // A panic here recurs, and is reported, when the deadline is acted on.
+        // A panic here will recur, and be reported, when the deadline is acted on.
         let machine = guard(|| self.machine.deadline(offset)).unwrap_or(Some(Timestamp(0)));
         machine.into_iter().chain(self.restate.due).min()
     }
 
-    /// Returns the outbox, which holds what waits for the journal.
+    /// Returns the outbox, which holds the answers and actions that wait for the journal.
     pub fn outbox(&self) -> &Outbox<M> {
         &self.outbox
     }
@@ -72,7 +72,7 @@ impl<M: Actor> Host<M> {
         gauges.unwrap_or_default()
     }
 
-    /// Returns the items on which time no longer acts, with the panics that were the reason.
+    /// Returns the quarantined items, whose deadlines are ignored, with the panics that caused this.
     pub fn quarantined(&self) -> &[Report] {
         &self.quarantined
     }

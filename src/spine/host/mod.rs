@@ -1,8 +1,8 @@
 //! The shell around a machine, without I/O: messages in, records and held-back effects out.
 //!
-//! This is the only place that performs **order, decide, commit, append** in sequence. Promises: a panic fails only the request
-//! that caused it; nothing leaves before everything it depends on is durable; whatever is due happens before
-//! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
+//! This is the only place that performs **order, decide, commit, append** in sequence. Guarantees: a panic fails only the request that
+//! caused it; nothing leaves before everything it depends on is durable; whatever is due happens before the next message or query. There
+//! are no threads, sockets, files or clocks here: the runtime and the simulation drive the host.
 
 mod checkpoint;
 mod governed;
@@ -35,20 +35,20 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The number of ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
+/// The number of ticks in a row after which other actors get their turn: expiring a million locks at once must not stall the node.
 const TICKS_IN_A_ROW: usize = 1024;
 
-/// The cost of the work done in a row, in usual commands, before others get their turn: the mailbox of an actor that is called from
-/// another thread may never be empty.
+/// The cost of the work done in a row, in ordinary commands, before other actors get their turn: the mailbox of an actor that is called
+/// from another thread may never be empty.
 const COST_IN_A_ROW: usize = 4096;
 
-/// The most quarantined items remembered across a rebuild. One that is forgotten panics, and is quarantined, again.
+/// The maximum number of quarantined items remembered across a rebuild. A forgotten item panics again, and is quarantined again.
 const QUARANTINED_MAX: usize = 1024;
 
-/// A machine, and what it needs to outlive its own panics.
+/// A machine, with everything needed to survive its panics.
 pub struct Host<M: Machine> {
     machine: M,
-    /// What the machine did under which idempotency key.
+    /// What the machine did under each idempotency key.
     receipts: Receipts,
     /// Whether a function that changes the state panicked: the machine must be rebuilt before it is used again.
     spent: bool,
@@ -63,7 +63,7 @@ pub struct Host<M: Machine> {
     /// The newest entry that answers and actions wait for.
     awaited: Seq,
     backlog: Option<Running<M>>,
-    /// The cost of what was carried out since others had their turn.
+    /// The cost of the work done since other actors had their turn.
     spent_in_a_row: usize,
     watches: BTreeMap<Ticket, Wait<M>>,
     quarantined: Vec<Report>,
@@ -92,7 +92,7 @@ struct Running<M: Machine> {
 /// The result of a message.
 enum MessageResult<R> {
     Answered(R),
-    /// It was refused before the machine saw it.
+    /// The message was refused before the machine saw it.
     Refused(Refusal),
 }
 
@@ -141,11 +141,11 @@ impl<M: Actor> Host<M> {
         Ok(())
     }
 
-    /// Takes a delivery. The previous one must be done.
+    /// Accepts a delivery. The previous one must be done.
     pub fn deliver(&mut self, ledger: &mut Ledger, delivery: Delivery<M>) -> Flow {
         assert!(
             self.backlog.is_none(),
-            "a delivery begins when the one before is done"
+            "a delivery begins only when the previous one is done"
         );
         let again = self.comes_again(ledger, &delivery.items);
         self.backlog = Some(Running {
@@ -158,7 +158,7 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Continues with the delivery, and with what is due.
+    /// Continues with the delivery and the items that are due.
     pub fn proceed(&mut self, ledger: &mut Ledger) -> Flow {
         assert!(
             !self.spent,
@@ -231,7 +231,7 @@ impl<M: Actor> Host<M> {
         panicked
     }
 
-    /// Lets time act, in (deadline, id) order, on everything that is due.
+    /// Carries out the ticks of all due items, in (deadline, id) order.
     fn advance(&mut self, ledger: &mut Ledger, now: Now, ticks: &mut usize) -> Flow {
         if self.restate.take_due(now.at)
             && let Err(cause) = self.resume()
@@ -250,7 +250,7 @@ impl<M: Actor> Host<M> {
             *ticks -= 1;
             let due = guard(|| {
                 sabotage(saboteur.as_deref(), Stage::Due, None);
-                // Called again, for the message if it panicked just now.
+                // If `deadline` panicked just now, this call gets the panic message.
                 machine.deadline(now.offset);
                 machine.due(now)
             });
@@ -272,7 +272,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Lets time act on one item. If that panics, the item is quarantined.
+    /// Carries out the tick of one item. If that panics, the item is quarantined.
     fn tick(&mut self, ledger: &mut Ledger, now: Now, item: u64) -> Result<(), Report> {
         let machine = &self.machine;
         let ticked = match guard(|| machine.tick(item)) {
@@ -369,7 +369,7 @@ impl<M: Actor> Host<M> {
     /// Decides a message and how its outcome is kept, or returns why a full disk refuses it. Ticks are never refused.
     #[expect(
         clippy::type_complexity,
-        reason = "what it is stands in one line, here alone"
+        reason = "the type is used only here, and fits on one line"
     )]
     fn decide(
         &self,
@@ -408,7 +408,7 @@ impl<M: Actor> Host<M> {
         let mut publish = |what: Happening| {
             debug_assert!(
                 M::KINDS.contains(&what.kind),
-                "{what:?} is of a kind that is listed"
+                "the kind of {what:?} is listed in `KINDS`"
             );
             if M::WARNINGS.contains(&what.kind) {
                 tracing::warn!(actor = M::NAME, "{what}");
@@ -419,7 +419,7 @@ impl<M: Actor> Host<M> {
         };
         let published = guard(|| self.machine.events(entry, message, outcome, &mut publish));
         if let Err(cause) = published {
-            tracing::error!(actor = M::NAME, cause, "events could not be published");
+            tracing::error!(actor = M::NAME, cause, "failed to publish events");
         }
         feed.is_some()
     }
@@ -452,7 +452,7 @@ impl<M: Actor> Host<M> {
         Self::report(ledger, now, stage, cause)
     }
 
-    /// Marks the state as no longer usable, when no message is to blame.
+    /// Marks the state as no longer usable when no message is to blame.
     fn spend(&mut self, ledger: &Ledger, now: Now, (stage, cause): (Stage, String)) -> Report {
         self.spent = true;
         self.effects.take();
@@ -505,16 +505,16 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Notes that another actor refused one of this actor's tells, or panicked over it: obligations will be restated after a delay. The
-    /// same applies when the completion of one of its actions was refused here.
+    /// Notes that another actor refused one of this actor's tells, or panicked while handling it: obligations will be restated after a
+    /// delay. The same applies when the completion of one of its actions was refused here.
     pub fn undelivered(&mut self, at: Timestamp) {
         self.restate.refused(at);
     }
 
-    /// Begins a wait on behalf of `ticket`; answers at once if what it waits for is already true.
+    /// Begins a wait on behalf of `ticket`; answers immediately if the condition is already true.
     pub fn watch(&mut self, ledger: &mut Ledger, ticket: Ticket, wait: Wait<M>) -> Flow {
         if let Some(Wait { watch, .. }) = self.watches.get(&ticket) {
-            unreachable!("a ticket is given once, and this one waits for {watch:?}");
+            unreachable!("a ticket is handed out once, and this one already waits for {watch:?}");
         }
         if self.spent {
             self.watches.insert(ticket, wait);
@@ -557,7 +557,8 @@ impl<M: Actor> Host<M> {
         self.feed = Some(feed);
     }
 
-    /// Takes the messages for other actors. They need not wait for the journal: the entry that a tell causes comes after its own.
+    /// Takes the messages for other actors. They need not wait for the journal: the entry that a tell causes comes after the sender's
+    /// entry.
     pub fn take_tells(&mut self) -> Vec<Tell> {
         std::mem::take(&mut self.tells)
     }
@@ -585,7 +586,7 @@ impl<M: Actor> Host<M> {
     }
 }
 
-/// Whether a full disk refuses a message of this weight.
+/// Returns whether a full disk refuses a message of this weight.
 fn refused(weight: Weight, room: Room) -> bool {
     match weight {
         Weight::Adds => room >= Room::Low,

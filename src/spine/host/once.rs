@@ -1,4 +1,5 @@
-//! Messages that must be carried out only once: one whose key has a receipt is answered again, and nothing is decided.
+//! Messages that must be carried out only once: if the key of a message has a receipt, the former answer is repeated, and nothing is
+//! decided.
 
 use super::{Host, MessageResult};
 use crate::decode;
@@ -9,9 +10,9 @@ use crate::spine::ledger::Ledger;
 use crate::spine::machine::{Actor, Now, Refusal};
 
 impl<M: Actor> Host<M> {
-    /// Carries out a message, unless that was done under its key.
+    /// Carries out a message, unless it was carried out before under its key.
     ///
-    /// A repeated answer depends on nothing that is not awaited already: an entry with a key always is.
+    /// A repeated answer depends only on an entry that is awaited already, because an entry with a key always is.
     pub(super) fn once(
         &mut self,
         ledger: &mut Ledger,
@@ -36,7 +37,7 @@ impl<M: Actor> Host<M> {
             .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Whether any of these was carried out before. Messages with keys are never mixed with others.
+    /// Returns whether any of these was carried out before. Messages with keys are never mixed with others.
     pub(super) fn comes_again(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
         let Some(Item::Keyed(..)) = items.first() else {
             return false;
@@ -56,7 +57,8 @@ impl<M: Actor> Host<M> {
         Some((ticket, *key))
     }
 
-    /// Lets time act for a wait, unless that was done under its key: then the wait is answered again, and ends.
+    /// Carries out the tick of a wait, unless it was carried out before under its key. In that case, the wait gets the former answer and
+    /// ends.
     pub(super) fn tick_once(
         &mut self,
         ledger: &mut Ledger,

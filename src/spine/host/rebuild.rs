@@ -10,7 +10,7 @@ use crate::spine::recovery::Recovered;
 impl<M: Actor> Host<M> {
     /// Takes the spent machine out, for the rebuilding thread to drop: it may be large.
     pub fn take_spent(&mut self, rules: M::Rules) -> M {
-        assert!(self.spent, "a machine that is in use stays");
+        assert!(self.spent, "only a spent machine is taken out");
         let spent = std::mem::replace(&mut self.machine, M::new(rules));
         let by = self.spent_by.take();
         // An item that has changed since is no longer quarantined, although its deadline may be the same.

@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::spine::effect::{RESTATE_FIRST_MS, RESTATE_MS, RESTATE_MS_MAX};
 
-/// When an actor restates its obligations because one was refused.
+/// The time at which an actor restates its obligations after one was refused.
 #[derive(Default)]
 pub(super) struct Restate {
     pub(super) due: Option<Timestamp>,
@@ -28,14 +28,14 @@ impl Restate {
         }
     }
 
-    /// Brings a scheduled restatement forward, since what was refused for want of space may be accepted now.
+    /// Brings a scheduled restatement forward, because messages refused for lack of space may be accepted now.
     pub(super) fn bring_forward(&mut self, at: Timestamp) {
-        // A refusal after this has another cause, or is the first of its own.
+        // A later refusal has another cause, or is the first of a new series.
         self.waited_ms = 0;
         self.due = self.due.map(|due| due.min(at));
     }
 
-    /// Whether a restatement is due; if so, it is no longer scheduled.
+    /// Returns whether a restatement is due; if so, it is no longer scheduled.
     pub(super) fn take_due(&mut self, at: Timestamp) -> bool {
         let is_due = self.due.take_if(|due| *due <= at).is_some();
         if is_due {
@@ -57,9 +57,9 @@ mod tests {
         let mut waited = Vec::new();
         for _ in 0..9 {
             restate.refused(now);
-            // Of several refusals at a time, only the first counts.
+            // Of several refusals at about the same time, only the first counts.
             restate.refused(now.plus_ms(1));
-            let due = restate.due.expect("it is to be said again");
+            let due = restate.due.expect("a restatement is scheduled");
             assert!(!restate.take_due(Timestamp(due.0 - 1)));
             assert!(restate.take_due(due));
             waited.push(due.0 - now.0);
@@ -72,7 +72,7 @@ mod tests {
         // A refusal long after the last one starts over.
         restate.refused(now.plus_ms(64_001));
         assert_eq!(restate.due, Some(now.plus_ms(64_011)));
-        // With space again, there is no need to wait any longer; and nothing is said that nobody refused.
+        // When there is space again, the restatement need not wait. Without a refusal, nothing is restated.
         restate.bring_forward(now.plus_ms(64_002));
         assert!(restate.take_due(now.plus_ms(64_002)));
         restate.bring_forward(now.plus_ms(64_003));

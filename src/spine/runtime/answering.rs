@@ -57,7 +57,7 @@ mod tests {
     use crate::block_on;
     use std::sync::{Arc, Mutex};
 
-    /// Returns how many answers reach the fallback, depending on whether the caller receives them, and on whether they come before the
+    /// Returns how many answers reach the fallback, depending on whether the caller receives them and whether they come before the
     /// receiving end is dropped.
     fn undelivered(hears: bool, answered_first: bool) -> usize {
         let left = Arc::new(Mutex::new(0));

@@ -45,13 +45,13 @@ pub struct Stopped;
 impl<M: Actor> Mailbox<M> {
     /// Delivers commands and waits for their answers, which arrive together and in order.
     ///
-    /// First waits until the bound on open commands has room. Dropping the future does not recall the commands.
+    /// First waits until the bound on open commands allows them. Dropping the future does not cancel the commands.
     pub async fn call(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
         let permit = self.admission.admit(items.len()).await;
         let (answer, answers) = oneshot::channel();
         let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
             drop(permit);
-            // The caller may be gone; the commands were carried out all the same.
+            // The caller may be gone; the commands were carried out nevertheless.
             drop(answer.send(all));
         });
         self.address
@@ -86,7 +86,7 @@ impl<M: Actor> Mailbox<M> {
         answers.answers().await.ok_or(Stopped)
     }
 
-    /// Delivers commands whose answers nobody waits for, regardless of the bound on open commands.
+    /// Delivers commands without waiting for their answers, regardless of the bound on open commands.
     pub fn cast(&self, items: Vec<Item<M>>) {
         let reply_to: ReplyTo<M::Reply> = Box::new(drop);
         self.address
@@ -132,12 +132,12 @@ impl<M: Actor> Mailbox<M> {
         self.admission.unfinished()
     }
 
-    /// Returns a number that is given to no other wait or caller as long as the process lives.
+    /// Returns a number that no other wait or caller gets during the life of the process.
     pub fn ticket(&self) -> Ticket {
         self.admission.ticket()
     }
 
-    /// Returns a callback that lets due items act, and returns false once the actor is gone.
+    /// Returns a callback that lets due items act, and returns false once the actor has ended.
     pub fn rouse(&self) -> Rouse {
         let mailbox = self.clone();
         Box::new(move || {
@@ -154,7 +154,7 @@ impl<M: Actor> Mailbox<M> {
         is_done.await.map_err(|_| Stopped)
     }
 
-    /// Lets the actor restate what other actors and ports must do for it, as it does at each start: an upsert.
+    /// Has the actor restate what other actors and ports must do for it, as it does at each start: an upsert.
     pub async fn restate(&self) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::Restate(done));

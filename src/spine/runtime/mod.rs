@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `mailbox.rs` `answering.rs` | sending to an actor, and receiving its answers |
 //! | `shell.rs` | a host inside actix |
-//! | `peer.rs` `paging.rs` | how other actors, and checkpoints, reach it |
-//! | `rebuild.rs` | a spent machine from the journal |
+//! | `peer.rs` `paging.rs` | how other actors and checkpoints reach an actor |
+//! | `rebuild.rs` | rebuilding a spent machine from the journal |
 //! | `start.rs` | starting actors, and the tasks of the core |
 
 mod answering;

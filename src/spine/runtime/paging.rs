@@ -9,7 +9,7 @@ use crate::spine::machine::Actor;
 use actix::{Addr, Handler, Message};
 use tokio::sync::oneshot;
 
-/// The size of the slices in which an actor hands over its pages: less than half a millisecond of work.
+/// The size of the slices in which an actor sends its pages: less than half a millisecond of work.
 const SLICE_BYTES: usize = 64 * 1024;
 
 /// An actor's pages, for checkpoints.

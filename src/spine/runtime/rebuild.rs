@@ -1,4 +1,4 @@
-//! Rebuilds a spent machine from the journal, on a thread of its own, while the other actors go on.
+//! Rebuilds a spent machine from the journal on a separate thread, while the other actors continue.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 /// Rebuilds the machine as it was after the entry `until`, and drops the spent one.
 ///
 /// # Errors
-/// Returns why the node must halt: the journal is unreadable, or no thread could be started.
+/// Returns the reason why the node must halt: the journal is unreadable, or no thread could be started.
 pub(super) async fn rebuild<M: Actor>(
     spine: Rc<Spine>,
     spent: M,
@@ -33,7 +33,7 @@ pub(super) async fn rebuild<M: Actor>(
         Arc::new(move |rules| rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until));
     let first = Arc::clone(&build);
     let mut rebuilt = on_thread(M::NAME, move || {
-        // Dropping the old state takes about as long as finding the snapshot, so there are never two whole states at once.
+        // Dropping the old state takes about as long as finding the snapshot, so there are never two complete states in memory.
         let (rebuilt, ()) = both(|| first(rules), || drop(spent));
         rebuilt
     })
@@ -57,7 +57,7 @@ pub(super) async fn rebuild<M: Actor>(
     }
 }
 
-/// Runs long work for an actor on a thread of its own. There is no answer if it panics.
+/// Runs long work for an actor on a separate thread. If the work panics, the channel closes without an answer.
 fn on_thread<T: Send + 'static>(
     actor: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -67,7 +67,7 @@ fn on_thread<T: Send + 'static>(
         .name(format!("sexton-rebuild-{actor}"))
         .spawn(move || drop(done.send(work())));
     if let Err(error) = spawned {
-        tracing::error!(%error, "no thread to rebuild on");
+        tracing::error!(%error, "failed to start a thread to rebuild an actor");
     }
     worked
 }

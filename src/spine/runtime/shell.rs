@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The longest that a timer sleeps: unlike node time, tokio's clock stands still while the machine is suspended.
+/// The maximum time a timer sleeps: unlike node time, tokio's clock stands still while the machine is suspended.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A host inside actix.
@@ -97,7 +97,7 @@ impl<M: machine::Actor> Shell<M> {
         self.drive(context, Host::proceed);
     }
 
-    /// Lets other actors and the journal have their turn, while this actor's mailbox waits.
+    /// Gives other actors and the journal their turn, while this actor's mailbox waits.
     fn go_on_later(&mut self, context: &mut Context<Self>) {
         let spine = Rc::clone(&self.spine);
         let short = spine.ledger().is_short();
@@ -130,7 +130,7 @@ impl<M: machine::Actor> Shell<M> {
         let wait = deadline.since(self.spine.ledger().now()).min(SLEEP_MAX);
         let timer = context.run_later(wait, |shell, context| {
             shell.timer = None;
-            // A timer may fire after the message that made this actor wait. Whatever it waits for proceeds by itself.
+            // A timer may fire after the message that made this actor wait. The actor proceeds when that wait ends.
             if !context.waiting() {
                 shell.proceed(context);
             }
@@ -155,13 +155,13 @@ impl<M: machine::Actor> Shell<M> {
     }
 }
 
-// Nothing in it is ever pinned by address.
+// No part of a shell is ever pinned in memory.
 impl<M: machine::Actor> Unpin for Shell<M> {}
 
 impl<M: machine::Actor> Actor for Shell<M> {
     type Context = Context<Self>;
 
-    /// Releases what `resume` stated when the node started, before anything is delivered.
+    /// Releases the effects that `resume` stated when the node started, before anything is delivered.
     fn started(&mut self, context: &mut Self::Context) {
         self.proceed(context);
     }
@@ -194,7 +194,7 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
                 host.deliver(ledger, Delivery::told(message, tell.from))
             }),
             Err(error) => {
-                tracing::error!(actor = M::NAME, %error, "received a message that does not decode");
+                tracing::error!(actor = M::NAME, %error, "received a message that cannot be decoded");
             }
         }
     }
@@ -306,7 +306,7 @@ impl<M: machine::Actor> Handler<ReplaceRules<M>> for Shell<M> {
         ReplaceRules { rules, done }: ReplaceRules<M>,
         context: &mut Self::Context,
     ) {
-        // A machine that is rebuilt later follows these, too.
+        // A machine that is rebuilt later follows these rules, too.
         self.rules = rules.clone();
         self.drive(context, |host, ledger| host.go_by(ledger, rules));
         // The caller may be gone.
@@ -328,7 +328,7 @@ impl<M: machine::Actor> Handler<Unwatch> for Shell<M> {
     }
 }
 
-/// The node has halted: pending requests are dropped, which tells their callers.
+/// The node has halted: pending requests are dropped, which notifies their callers.
 pub(super) struct Abandon;
 
 impl Message for Abandon {
@@ -354,7 +354,7 @@ pub struct ActorStatus {
     pub digest: Option<Digest>,
     /// The machine's gauges.
     pub gauges: Vec<Gauge>,
-    /// Items on which time no longer acts.
+    /// Quarantined items, whose deadlines are ignored.
     pub quarantined: Vec<Report>,
 }
 

@@ -42,7 +42,7 @@ pub fn start<M: Actor>(
 pub fn block_on<T>(run: impl Future<Output = T>) -> T {
     actix::System::new().block_on(async {
         let result = run.await;
-        // actix polls an actor once more when it drops it: one that has not started yet would start there, where no timer can be set.
+        // actix polls an actor once more when it drops it: an actor that has not started yet would start then, when no timer can be set.
         tokio::task::yield_now().await;
         result
     })
@@ -53,7 +53,7 @@ pub fn spawn(task: impl Future<Output = ()> + 'static) {
     drop(actix::spawn(task));
 }
 
-/// Checks the wall clock once a second. Runs as long as the node.
+/// Checks the wall clock once a second. Runs until the node ends.
 pub async fn watch_wall_clock(spine: Rc<Spine>) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     loop {

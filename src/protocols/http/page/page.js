@@ -95,7 +95,7 @@
       const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin", redirect: "manual" });
       if (answer.status === 401) return location.reload();
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      // The coordinator is there but cannot show the moment yet: others are looking at the past, or the journal is still being read.
+      // The coordinator is there but cannot show the moment yet: too many requests for the past are waiting, or the journal is still being read.
       const wait = page.querySelector(answer.ok ? "[data-again]" : "[data-busy]");
       if (isStill() && wait) {
         lost = false;
