@@ -1,9 +1,9 @@
 //! How a right (a lock or a lease, for example) is tied to the process that holds it: the messages between the actors
 //! that keep rights and the `ProcessActor`.
 //!
-//! An actor that keeps rights tells the `ProcessActor` which processes it watches ([`Watch`]), when something is bound
-//! and again with every `resume`. The `ProcessActor` reports when such a process is gone ([`EndNotice`]), at once if it is
-//! gone already. Both messages are upserts: one that is lost in a crash is sent again at the next start.
+//! When a right is bound to a process, the actor that keeps it asks the `ProcessActor` to watch the process ([`Watch`]), and
+//! asks again with every `resume`. The `ProcessActor` reports when the process has exited ([`EndNotice`]), immediately if it
+//! already has. Both messages are upserts: a message lost in a crash is sent again at the next start.
 //!
 //! Change rule: these types are part of stored messages, see `persist/format.rs`.
 
@@ -20,7 +20,7 @@ pub enum Until {
     /// Until the process itself has ended.
     #[default]
     Process,
-    /// Until the whole tree has ended: the process, everything it started, and every process with a record below its own.
+    /// Until the whole tree has ended: the process, everything it started, and every process whose record is below its record.
     Tree,
 }
 
@@ -31,11 +31,11 @@ pub struct Binding {
     pub process: ProcessId,
     /// How much of the process tree must end before the right does.
     pub until: Until,
-    /// Whether the tree is killed, and proved gone, before the right passes on when its time runs out.
+    /// When the right expires: whether the process tree is killed, and its end confirmed, before the right passes on.
     pub fence: bool,
 }
 
-/// A request from an actor to be notified when a process is gone.
+/// A request from an actor to be notified when a process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// The actor to notify.
@@ -46,7 +46,7 @@ pub struct Watch {
     pub until: Until,
 }
 
-/// How a process ended, in the detail that its watchers need.
+/// How a process ended, in as much detail as its watchers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
@@ -60,14 +60,14 @@ pub enum Exit {
     Failed,
 }
 
-/// A notification that a process, or its whole tree, is gone.
+/// A notification that a process, or its whole tree, has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndNotice {
     /// The process.
     pub process: ProcessId,
-    /// How much of the process tree is gone.
+    /// How much of the process tree has ended.
     pub until: Until,
-    /// How the process itself ended. `None` if there is no record of it any more.
+    /// How the process itself ended. `None` if its record no longer exists.
     #[serde(default)]
     pub exit: Option<Exit>,
 }
@@ -86,7 +86,7 @@ impl EndNotice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToProcesses {
-    /// Notify the sender when a process is gone.
+    /// Notify the sender when a process has ended.
     Watch(Watch),
     /// Kill the process's tree: the right that it holds has expired.
     Fence(ProcessId),
@@ -97,13 +97,13 @@ pub enum ToProcesses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
-    /// A watched process, or its whole tree, is gone.
+    /// A watched process, or its whole tree, has ended.
     Gone(EndNotice),
     /// The launch was accepted, and the process has a record.
     Launched(ProcessId),
 }
 
-/// The address to which [`ToProcesses`] messages are sent.
+/// The address for [`ToProcesses`] messages.
 pub const PROCESSES: To<ToProcesses> = To::new(ActorId::PROCESS);
 
 /// Returns the address at which `actor` receives [`ToHolder`] notifications.

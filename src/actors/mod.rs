@@ -1,6 +1,6 @@
-//! The node's actors, and the single list that names them all.
+//! The node's actors, and the one list that names them all.
 //!
-//! Each actor has a folder that holds a pure machine. [`crate::spine`] runs the machines; [`crate::lookup`] has the
+//! Each actor has a folder that contains a pure machine. [`crate::spine`] runs the machines; [`crate::lookup`] provides the
 //! collections in which they store their items.
 
 pub mod binding;

@@ -1,4 +1,4 @@
-//! Commits outcomes. Nothing is left to decide here.
+//! Commits outcomes. All decisions have been made before.
 
 use crate::actors::binding::{Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::dispatch::decide::{EXECUTE, UPDATE};
@@ -185,7 +185,7 @@ impl DispatchMachine {
         server.map(|it| it.name.clone()).unwrap_or_default()
     }
 
-    /// Releases locks that a task holds by its attempt, or is waiting for.
+    /// Releases the locks that a task's attempt holds or the task is waiting for.
     fn give_back(&self, slot: Slot, keys: &[&str], effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
@@ -199,8 +199,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Gives up on the cleanup after an attempt. Its end is requested all the same: if the launch was accepted without our knowledge and
-    /// its end were never requested, its record would stay for ever.
+    /// Gives up on the cleanup after an attempt, but still requests notification of its end: if the launch was accepted before we learned
+    /// of it, its record would otherwise never be removed.
     fn give_up_cleaning(&self, slot: Slot, effects: &mut Effects<Self>) {
         let cleaning = self.state.tasks.get(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -208,7 +208,7 @@ impl DispatchMachine {
         }
     }
 
-    /// States what the other actors are to do for a task.
+    /// Sends the outstanding requests for a task to the other actors.
     pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
@@ -228,7 +228,7 @@ impl DispatchMachine {
             let launching = || task.launching(attempt);
             let is_taken = attempt.launched.is_some();
             state_process(attempt.process, is_taken, launching, effects);
-            // A process that replaces another was told with its launch to stop the attempt.
+            // A replacement process was already launched with the instruction to stop the attempt.
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
             if attempt.stopping.is_some() && !is_told {
                 effects.tell(PROCESSES, &ToProcesses::Fence(attempt.process));
@@ -251,7 +251,7 @@ fn hold([key, index, owner]: [Name; 3]) -> Hold {
     }
 }
 
-/// States that a process is to be launched or, once it is, that its end is to be reported.
+/// Requests the launch of a process or, once it has been launched, notification of its end.
 fn state_process(
     id: ProcessId,
     is_taken: bool,
@@ -268,7 +268,7 @@ fn state_process(
     }
 }
 
-/// States that the end of a process is to be reported.
+/// Requests notification of the end of a process.
 fn state_end(process: ProcessId, effects: &mut Effects<DispatchMachine>) {
     let (by, until) = (DispatchMachine::ID, Until::Tree);
     let watch = Watching { by, process, until };
@@ -344,7 +344,7 @@ impl Task {
             | TaskStep::Blocked
             | TaskStep::Ended { .. }
             | TaskStep::Forgotten => {
-                unreachable!("it is made so elsewhere")
+                unreachable!("these steps are committed elsewhere")
             }
         }
     }
@@ -432,7 +432,7 @@ impl Task {
         });
     }
 
-    /// Records that its attempt has ended.
+    /// Records that the task's attempt has ended.
     fn end(&mut self, entry: Stamp, step: &TaskStep, server: Name) {
         let (
             TaskStep::Ended {
@@ -446,7 +446,7 @@ impl Task {
             Some(attempt),
         ) = (step, self.attempt.take())
         else {
-            unreachable!("only an attempt ends");
+            unreachable!("the task has an attempt, which ends");
         };
         let has_saved = self.revision > attempt.revision;
         self.setbacks = match verdict {
@@ -475,10 +475,10 @@ impl Task {
         self.remember(&attempt, (entry.at, *exit, *verdict), (server, has_saved));
     }
 
-    /// Records that another holder has its execute lock: its attempt has ended, and it waits in line for the lock.
+    /// Records that another holder has the task's execute lock: the attempt has ended, and the task waits in line for the lock.
     fn block(&mut self, entry: Stamp, server: Name) {
         let Some(attempt) = self.attempt.take() else {
-            unreachable!("only an attempt is held up");
+            unreachable!("only a task with an attempt is blocked");
         };
         self.status = RunStatus::Waiting;
         self.is_due = true;
@@ -529,7 +529,7 @@ impl Task {
         }
     }
 
-    /// Makes it run again from what it saved.
+    /// Makes the task run again from its saved state.
     fn restart(&mut self) {
         self.status = RunStatus::Restarted;
         self.exit = ExitStatus::NotFinished;

@@ -13,12 +13,12 @@ use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
 use std::collections::BTreeMap;
 
-/// The most tasks that are forgotten at once.
+/// The maximum number of tasks forgotten by one message.
 pub(super) const PRUNED_MAX: u32 = 1000;
 
 /// The key of the lock that every attempt of a task needs to run. The index of the lock is the id of the task.
 pub const EXECUTE: &str = "wip-pool-lock-execute";
-/// The key of the lock that is needed to save anything of a task.
+/// The key of the lock that is needed to save a task's state.
 pub const UPDATE: &str = "wip-pool-lock-update";
 
 impl DispatchMachine {
@@ -106,7 +106,7 @@ impl DispatchMachine {
         Ok(of_task(slot, step))
     }
 
-    /// Terminates a task. If it has not started it is over at once; otherwise it has one more burst to wind up, unless `now` is set.
+    /// Terminates a task. If it has not started, it is over immediately; otherwise it gets one more burst to wind up, unless `now` is set.
     fn terminate(&self, moment: &Moment, (slot, task): (Slot, &Task), now: bool) -> Outcome {
         let over = || TaskStep::Over {
             exit: ExitStatus::Terminated,
@@ -138,7 +138,7 @@ impl DispatchMachine {
     ) -> Result<Outcome, Refused> {
         let (slot, task) = self.state.of_process(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt_of(process).ok_or(Refused::Stale)?;
-        // A report from another machine is repeated until it is answered.
+        // A report from another machine is sent again until it is answered.
         let is_far = matches!(report, Report::Far(_));
         let is_old = match &attempt.reach {
             None if is_far => return Err(Refused::Stale),
@@ -157,7 +157,7 @@ impl DispatchMachine {
                 return Err(Refused::TooLarge);
             }
             Report::Save(_) if !attempt.updates => {
-                // There is no point in continuing what cannot be saved: the next attempt gets the lock, or waits for it.
+                // There is no point in continuing work that cannot be saved: the next attempt gets the lock, or waits for it.
                 let step = Step::Task(slot, TaskStep::Stopping(Cause::UpdateLock));
                 return Ok(Outcome::Changed {
                     steps: vec![step],
@@ -235,7 +235,7 @@ impl DispatchMachine {
         Ok(changed(vec![step]))
     }
 
-    /// Sets the number of threads of a server and how it is reached; adds the server if it does not exist.
+    /// Sets the number of threads of a server and how to reach it; adds the server if it does not exist.
     fn set_server(
         &self,
         name: &Name,
@@ -262,7 +262,7 @@ impl DispatchMachine {
         })
     }
 
-    /// Removes a server and stops what is running there, since nobody could tell whether it goes on.
+    /// Removes a server and stops the attempts that run there, since their progress could no longer be observed.
     fn removing(&self, server: Slot) -> Vec<Step> {
         let stops = |slot: &Slot| {
             let attempt = self.state.tasks.get(*slot)?.attempt.as_ref()?;
@@ -275,7 +275,7 @@ impl DispatchMachine {
             .collect()
     }
 
-    /// Adds a server, as one of several of which `before` come first, or restores one that was being removed.
+    /// Adds a server, or restores one that was being removed. `before` is the number of servers that the same message adds before it.
     fn new_server(
         &self,
         name: &Name,
@@ -297,7 +297,7 @@ impl DispatchMachine {
         })
     }
 
-    /// Adds new servers and removes missing ones, but never changes what an operator disabled, as `wipctl server update` does.
+    /// Adds new servers and removes missing ones. Like `wipctl server update`, it never changes a server that an operator disabled.
     pub(super) fn inventory(&self, hosts: &[Host]) -> Result<Outcome, Refused> {
         let mut wanted = BTreeMap::new();
         for host in hosts {
@@ -367,8 +367,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Decides about an attempt's state with a lock. If the attempt is over, the lock is released once more, since the first release was
-    /// lost.
+    /// Decides on a report about an attempt's lock. If the attempt is over, the lock is released again, since the first release was lost.
     fn held(&self, moment: &Moment, held: &LockState) -> Outcome {
         let gives_back = || changed(vec![Step::GivesBack(held.clone())]);
         let Some((slot, task, token)) = self.of_lock(held) else {
@@ -396,7 +395,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the task and the attempt that a lock belongs to.
+    /// Returns the task and the attempt that a lock belongs to, if the lock is one of a task.
     pub(super) fn of_lock(&self, held: &LockState) -> Option<(Slot, &Task, Token)> {
         let id = std::str::from_utf8(held.index.as_bytes()).ok()?;
         let (slot, task) = self.state.find(id.parse().ok()?)?;
@@ -405,7 +404,7 @@ impl DispatchMachine {
         Some((slot, task, Token(token)))
     }
 
-    /// Decides what time does to a task: its wake time has come, its attempt took too long, or its retention is over.
+    /// Decides what happens to a task whose timer expired: its wake time has come, its attempt took too long, or its retention is over.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let Some(task) = self.state.tasks.get(slot) else {
             return Outcome::Absent;
@@ -423,7 +422,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Stops an attempt. If it has not been launched, it ends at once.
+    /// Stops an attempt. If it has not been launched, it ends immediately.
     fn stopping(&self, moment: &Moment, slot: Slot, cause: Cause) -> Outcome {
         let mut steps = vec![Step::Task(slot, TaskStep::Stopping(cause))];
         let task = self.state.tasks.get(slot);
@@ -443,7 +442,7 @@ impl DispatchMachine {
             return Outcome::Unchanged;
         };
         let process = moment.process_id(0);
-        // How long it continues without contact, if it runs on another machine.
+        // How long the attempt continues without contact, if it runs on another machine.
         let there = self.state.servers.get(server);
         let there = there.is_some_and(|it| it.remote.is_some());
         let lost_after_ms = there.then_some(self.rules.lost_after_ms);
@@ -457,13 +456,13 @@ impl DispatchMachine {
         )
     }
 
-    /// Returns when a task that is over now is forgotten.
+    /// Returns when a task that ends now will be forgotten.
     pub(super) fn forgotten(&self, moment: &Moment) -> Date {
         moment.now.date().plus_ms(self.rules.kept_ms)
     }
 
-    /// Returns the steps that forget tasks to make room for one more that is over. If there are too many, two are forgotten each time, so
-    /// that the number falls after the limit was lowered.
+    /// Returns the steps that forget tasks to make room for one more that is over. While there are more than the limit, two are forgotten
+    /// each time, so that the number falls after the limit was lowered.
     pub(super) fn makes_room(&self) -> impl Iterator<Item = Step> {
         let over = &self.state.index.over;
         let surplus = (over.len() + 1).saturating_sub(self.rules.kept_max as usize);
@@ -491,7 +490,7 @@ fn reached(
     Ok(new.map(|it| Step::ServerReached(slot, it.clone())))
 }
 
-/// The most variables that a burst gets in addition to those of its task.
+/// The maximum number of variables that a burst gets in addition to those of its task.
 const OWN_VARIABLES_MAX: usize = 10;
 
 /// Checks a command, allowing for the variables that are added to its own.

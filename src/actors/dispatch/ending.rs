@@ -1,15 +1,15 @@
-//! What happens to a task when an attempt has ended: Wip's failure modes, in one place.
+//! What happens to a task when an attempt has ended: all of Wip's failure modes.
 //!
 //! | the attempt | the task |
 //! |---|---|
 //! | reported how the burst ended | is done, waits or has failed, as reported |
-//! | could not be launched, could not get a lock, or did not report (where it must) | continues from what it saved |
+//! | could not be launched, could not get a lock, or did not report although it must | continues from its saved state |
 //! | ended successfully | is done |
-//! | ended with another status | has failed; if statuses are ignored, the attempt died |
-//! | died after it saved | continues from what it saved |
+//! | ended with another status | has failed; if exit statuses are ignored, the attempt counts as having died |
+//! | died after it saved | continues from its saved state |
 //! | died before it saved | fails or runs again, depending on `abort_on_failure` |
 //! | took too long | fails |
-//! | was stopped because its server was removed | continues if the attempt never ran, else as if it had died |
+//! | was stopped because its server was removed | continues if the attempt never ran; otherwise as if it had died |
 //! | ran on a machine that cannot be reached | as if the attempt had died |
 //! | was ended by an operator | is over |
 
@@ -24,7 +24,7 @@ use crate::ids::Slot;
 use crate::spine::machine::Moment;
 
 impl Attempt {
-    /// Returns whether it holds the execute lock.
+    /// Returns whether the attempt holds the execute lock.
     pub(super) const fn has_lock(&self) -> bool {
         !matches!(self.stage, Stage::Claimed)
     }
@@ -34,7 +34,7 @@ impl Task {
     /// Returns the verdict on an attempt whose process ended with `exit`. `cause` is set if the attempt is stopped in the same entry.
     fn verdict(&self, attempt: &Attempt, exit: Option<Exit>, cause: Option<Cause>) -> Verdict {
         let ended = |exit| {
-            // The burst in which a task winds up is its last, whatever it reports.
+            // The burst in which a task winds up is its last, whatever the command reports.
             Verdict::Ended(if attempt.last {
                 ExitStatus::Terminated
             } else {
@@ -78,8 +78,8 @@ impl Task {
         }
     }
 
-    /// Returns the verdict on an attempt that broke off: a command that may have run must not run again, unless its work was saved or the
-    /// task may be run twice.
+    /// Returns the verdict on an attempt that was cut short. A command that may have run must not run again, unless it saved its state or
+    /// the task may be run twice.
     fn died(&self, attempt: &Attempt, cause: Cause) -> Verdict {
         let has_saved = self.revision > attempt.revision;
         if attempt.last {
@@ -104,13 +104,13 @@ impl Verdict {
 }
 
 impl DispatchMachine {
-    /// Decides about an attempt whose process tree is gone.
+    /// Decides on the end of an attempt's process tree.
     pub(super) fn gone(&self, moment: &Moment, gone: EndNotice) -> Outcome {
         let found = self.state.of_process(gone.process);
         let Some((slot, task)) = found.filter(|_| gone.ends(Until::Tree)) else {
             return Outcome::Unchanged;
         };
-        // Without a record of the process, it is not known how it ended.
+        // Without a record, it is not known how the process ended.
         let exit = gone.exit.unwrap_or(Exit::Lost);
         match task.attempt_of(gone.process) {
             Some(attempt) if attempt.has_lock() => self.settled(moment, slot, exit),
@@ -119,8 +119,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Decides about an attempt whose local process has ended, with its whole tree. An attempt on another machine may still be running
-    /// there.
+    /// Decides on the end of an attempt's local process and its whole tree. An attempt on another machine may still be running there.
     fn settled(&self, moment: &Moment, slot: Slot, exit: Exit) -> Outcome {
         let task = self.state.tasks.get(slot);
         let reach = task.and_then(|it| it.attempt.as_ref()?.reach.as_ref());
@@ -135,12 +134,12 @@ impl DispatchMachine {
         changed(self.ends(moment, slot, (Some(exit), cause)))
     }
 
-    /// Decides about an attempt that has ended.
+    /// Decides on the end of an attempt.
     pub(super) fn ended(&self, moment: &Moment, slot: Slot, exit: Option<Exit>) -> Outcome {
         changed(self.ends(moment, slot, (exit, None)))
     }
 
-    /// Returns the steps that end an attempt. `cause` is set if it is stopped in the same entry.
+    /// Returns the steps that end an attempt. `cause` is set if the attempt is stopped in the same entry.
     pub(super) fn ends(
         &self,
         moment: &Moment,
@@ -184,7 +183,7 @@ impl DispatchMachine {
         steps
     }
 
-    /// Decides about an execute lock that another holder has: the thread is freed, and the task waits in line for the lock.
+    /// Decides what to do if another holder has the execute lock: the thread is freed, and the task waits in line for the lock.
     pub(super) fn blocked(&self, moment: &Moment, slot: Slot) -> Outcome {
         let task = self.state.tasks.get(slot);
         let is_stopping = |it: &Attempt| it.stopping.is_some();

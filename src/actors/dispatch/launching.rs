@@ -1,5 +1,5 @@
-//! What an attempt looks like to others: the names of its locks, the processes launched for it and after it, and the message that explains
-//! why a task failed.
+//! What other actors and users see of an attempt: the names of its locks, the processes launched for it and after it, and the message
+//! that explains why a task failed.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::task::{
@@ -11,7 +11,7 @@ use crate::bytes::Bytes;
 use crate::ids::Token;
 
 impl Task {
-    /// Returns key, index and owner of one of its locks, as held by an attempt.
+    /// Returns the key, index and owner of one of the task's locks, as held by an attempt.
     pub(super) fn lock(&self, key: &str, token: Token) -> [Name; 3] {
         let names = [
             key.to_owned(),
@@ -90,7 +90,9 @@ impl Attempt {
             (Verdict::FailedOut(Cause::Died), _) => {
                 let how = match exit {
                     Some(Exit::Signal(signal)) => format!("was killed by signal {signal}"),
-                    Some(Exit::Code(code)) => format!("ended with status {code}, unannounced,"),
+                    Some(Exit::Code(code)) => {
+                        format!("ended with status {code}, without a report,")
+                    }
                     _ => "was lost".to_owned(),
                 };
                 format!("its command {how} before it saved anything")

@@ -131,7 +131,7 @@ impl DispatchMachine {
                     Some(claimed) => (0, claimed.0),
                     None => (1, task.wake.0),
                 };
-                // A task with a cleanup in progress may be over, or about to run again.
+                // A task whose cleanup is in progress may be over, or about to run again.
                 task.status.is_under_way().then_some((rank, task.id, *slot))
             })
             .collect();
@@ -175,7 +175,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the reply about the changes of an inventory.
+    /// Returns the reply that counts the changes of an inventory.
     pub(super) fn reconciled(steps: &[Step]) -> Reply {
         let count = |is: fn(&Step) -> bool| {
             let those = steps.iter().filter(|step| is(step));
@@ -200,7 +200,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns whether more tasks might be forgotten, which is the case only if the limit was reached.
+    /// Returns whether more tasks might be forgotten. This is the case only if the limit was reached.
     pub(super) fn has_more(&self, keep: u32, limit: u32, pruned: u32) -> bool {
         let is_full = pruned == limit.min(PRUNED_MAX);
         is_full && pruned > 0 && self.state.index.over.len() > keep as usize

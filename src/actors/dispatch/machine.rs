@@ -12,13 +12,13 @@ use crate::spine::machine::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most tasks in one list.
+/// The maximum number of tasks in one list.
 pub(super) const LISTED_MAX: u32 = 1000;
 
-/// The most tasks visited for one list.
+/// The maximum number of tasks visited to build one list.
 pub(super) const LOOKED_AT_MAX: usize = 8192;
 
-/// The timer item that is due while a task is ready and a thread is free. Lower items are slots of tasks.
+/// The timer item that is due while a task is ready and a thread is free. Lower items are task slots.
 const DISPATCH: u64 = 1 << 32;
 
 /// The dispatch machine: all tasks, servers and groups, and the rules that change them.
@@ -29,14 +29,14 @@ pub struct DispatchMachine {
     /// Clients waiting until a task is over.
     waiting: BTreeSet<(u64, Ticket)>,
     tickets: BTreeMap<Ticket, u64>,
-    /// Clients waiting until no attempt is under way.
+    /// Clients waiting until no attempt is running.
     idle: BTreeSet<Ticket>,
     /// Clients waiting until servers are needed.
     seeking: BTreeSet<Ticket>,
-    /// Whether a dispatch panicked: none is tried again until something has changed.
+    /// Whether a dispatch panicked. No other is tried until the state has changed.
     stalled: bool,
-    /// Whether no burst begins because the disk is low on space: the record of its process would be refused, and the task would keep a
-    /// thread, its group and its locks for nothing.
+    /// Whether the disk is low on space, so that no burst begins: the record of its process would be refused, while the task occupied a
+    /// thread, a position in its group and its locks.
     disk_low: bool,
 }
 
@@ -61,7 +61,7 @@ impl DispatchMachine {
         next.is_some() && !self.stalled && !self.disk_low
     }
 
-    /// Answers those whose condition is now met.
+    /// Answers the waiting clients whose condition is now met.
     fn wake(&mut self, steps: &[Step], effects: &mut Effects<Self>) {
         if self.state.totals().processing == 0 {
             for ticket in std::mem::take(&mut self.idle) {
@@ -295,13 +295,13 @@ impl Machine for DispatchMachine {
         }
     }
 
-    /// Attempts continue while the coordinator is down, and so does their time limit; heartbeats could not be sent.
+    /// Attempts continue while the coordinator is down, and so do their time limits, but heartbeats cannot be received.
     fn start(&mut self, start: Start) {
         self.stalled = false;
         self.state.start(start);
     }
 
-    /// States again what other actors are to do, since the next step of any attempt may have been lost.
+    /// Repeats the outstanding requests to other actors, since the next step of any attempt may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in &self.state.index.bound {
             self.state_obligations(*slot, effects);

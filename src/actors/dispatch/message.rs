@@ -17,43 +17,43 @@ use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The configuration of the `DispatchActor`. Noted in the journal.
+/// The configuration of the `DispatchActor`. Recorded in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// The most tasks, including those that are over.
+    /// The maximum number of tasks, including those that are over.
     pub tasks_max: u32,
-    /// The most servers.
+    /// The maximum number of servers.
     pub servers_max: u32,
-    /// The most groups with settings of their own.
+    /// The maximum number of groups that have their own settings.
     pub groups_max: u32,
     /// The number of threads of the server that is created with the first task.
     pub local_threads: u32,
-    /// The most tasks under way at a time, per thread of an enabled server; beyond that, no other is started.
+    /// The maximum number of tasks in progress, per thread of an enabled server. When it is reached, no further task is started.
     pub tasks_per_thread: u32,
-    /// The maximum size of what a task saves, in bytes.
+    /// The maximum size of a task's saved state, in bytes.
     pub saved_bytes_max: u32,
     /// How long a task is kept after it is over, in milliseconds.
     pub kept_ms: u64,
-    /// The most tasks kept after they are over; at least one.
+    /// The maximum number of tasks kept after they are over; at least one.
     pub kept_max: u32,
     /// The default terms of a task.
     pub terms: Terms,
-    /// How long an attempt on another machine continues without contact before it stops itself, in milliseconds; a little later its thread
-    /// is free again.
+    /// How long an attempt on another machine continues without contact before it stops itself, in milliseconds. Shortly after that, its
+    /// thread is free again.
     pub lost_after_ms: u64,
-    /// The most tasks under way at a time in a group without a limit of its own; if 0, none is started.
+    /// The maximum number of tasks in progress in a group that has no limit set; if 0, none is started.
     pub group_max: u32,
 }
 
 impl Rules {
-    /// The longest time for which tasks may be kept after they are over, in milliseconds: ten years.
+    /// The maximum time for which tasks may be kept after they are over, in milliseconds: ten years.
     pub const KEPT_MS_MAX: u64 = 3653 * 24 * 3_600_000;
 
-    /// The longest time that an attempt on another machine may continue without contact, in milliseconds: a day.
+    /// The maximum time for which an attempt on another machine may continue without contact, in milliseconds: a day.
     pub const LOST_AFTER_MS_MAX: u64 = 24 * 3_600_000;
 
-    /// Describes a flaw in these rules; `None` if they are valid.
+    /// Returns a description of the first flaw in these rules, or `None` if they are valid.
     pub fn flaw(&self) -> Option<String> {
         let terms = &self.terms;
         let spans = [
@@ -115,20 +115,20 @@ pub enum Message {
         process: ProcessId,
         /// The report.
         report: Report,
-        /// Its number if it comes from another machine; each number is accepted once.
+        /// The number of the report if it comes from another machine; each number is accepted once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         nth: Option<u64>,
     },
     /// From an operator: pause or resume tasks.
     Pause {
-        /// The group, with the empty name meaning that of tasks that name none; `None` for all tasks.
+        /// The group; an empty name means the group of tasks that do not name one. `None` means all tasks.
         group: Option<Name>,
         /// The pause in effect.
         pause: Pause,
     },
-    /// From an operator: limit the tasks of a group that are under way at a time.
+    /// From an operator: limit how many tasks of a group are in progress at a time.
     Limit {
-        /// The group, with the empty name meaning that of tasks that name none.
+        /// The group; an empty name means the group of tasks that do not name one.
         group: Name,
         /// The limit; if 0, none is started.
         max: u32,
@@ -140,7 +140,7 @@ pub enum Message {
         /// The change.
         change: ServerChange,
     },
-    /// From an inventory: these are all the servers.
+    /// From an inventory: replace the list of servers.
     Inventory {
         /// The servers.
         hosts: Vec<Host>,
@@ -151,16 +151,16 @@ pub enum Message {
         before: Option<Date>,
         /// How many of the newest are kept, however old.
         keep: u32,
-        /// The most tasks to forget at once; the reply tells whether there may be more.
+        /// The maximum number of tasks to forget; the reply states whether there may be more.
         limit: u32,
     },
-    /// From the `ProcessActor`: the tree of an attempt is gone.
+    /// From the `ProcessActor`: the process tree of an attempt has ended.
     Gone(binding::EndNotice),
     /// From the `ProcessActor`: the launch of an attempt was accepted.
     Launched(ProcessId),
     /// From the `LockActor`: an attempt was granted a lock, or waits for it.
     Held(LockState),
-    /// From the timer: time acts on the task in this slot.
+    /// From the timer: a deadline of the task in this slot has passed.
     Lapse {
         /// The slot of the task.
         slot: Slot,
@@ -173,23 +173,23 @@ pub enum Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Adding {
-    /// The work id; no two tasks with the same one are under way at a time. Empty for none.
+    /// The work id: only one task with a given work id is in progress at a time. Empty for none.
     pub work: Name,
-    /// Its group; [`super::Group::DEFAULT`] if empty.
+    /// The group; [`super::Group::DEFAULT`] if empty.
     pub group: Name,
     /// A name for users.
     pub name: Name,
-    /// Its priority.
+    /// The priority.
     pub priority: Priority,
     /// The command that is run for each burst.
     pub command: Arc<Launching>,
     /// The command that is run after each attempt, separately from it.
     pub cleanup: Option<Arc<Launching>>,
-    /// The terms on which it is run; the configured ones if `None`.
+    /// The terms on which the task is run; the configured ones if `None`.
     pub terms: Option<Terms>,
-    /// Whether it must wait for [`Act::Ready`] before it starts.
+    /// Whether the task must wait for [`Act::Ready`] before it starts.
     pub not_ready: bool,
-    /// Whether it is paused from the beginning.
+    /// Whether the task is paused from the beginning.
     pub paused: bool,
 }
 
@@ -199,18 +199,18 @@ pub struct Adding {
 pub enum Act {
     /// Allow it to start.
     Ready,
-    /// Begin no more bursts of it.
+    /// Begin no more bursts.
     Pause,
     /// Begin bursts again.
     Resume,
     /// Stop waiting: its next burst begins as soon as it can.
     Wake,
-    /// End it with its next burst, or at once if it has not started or `now` is set.
+    /// End the task with its next burst, or immediately if it has not started or `now` is set.
     Terminate {
-        /// Whether a current attempt is stopped, and no last burst is run.
+        /// Whether to stop the current attempt, if there is one, and skip the last burst.
         now: bool,
     },
-    /// Run it again, after it was over.
+    /// Run the task again after it was over.
     Restart,
 }
 
@@ -218,7 +218,7 @@ pub enum Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// The progress of the task, from which the next burst continues.
+    /// The state of the task, from which the next burst continues.
     Save(Bytes),
     /// A heartbeat.
     Beat,
@@ -253,11 +253,11 @@ pub enum ServerChange {
     Enabled(bool),
     /// Remove it; attempts running there are stopped.
     Removed,
-    /// Set the number of threads, and how it is reached; the server is added if it does not exist.
+    /// Set the number of threads and how the server is reached; the server is added if it does not exist.
     Reached {
         /// The number of threads.
         threads: u32,
-        /// How it is reached.
+        /// How the server is reached.
         remote: Remote,
     },
 }
@@ -265,11 +265,11 @@ pub enum ServerChange {
 /// A server in an inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name.
+    /// The name.
     pub name: Name,
     /// The number of attempts that run there at a time; 0 counts as 1.
     pub threads: u32,
-    /// How it is reached, if it is another machine. `None` leaves an existing server's setting as it is.
+    /// How the server is reached, if it is another machine. `None` leaves an existing server's setting unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Remote>,
 }
@@ -305,27 +305,27 @@ pub enum Query {
         filter: TaskFilter,
         /// Only tasks after this id.
         after: Option<u64>,
-        /// The most tasks in the reply.
+        /// The maximum number of tasks in the reply.
         limit: u32,
     },
-    /// What was saved by the task whose attempt has this process.
+    /// The saved state of the task whose attempt has this process.
     Saved(ProcessId),
     /// All servers, by name.
     Servers,
     /// The changes that an inventory would cause.
     Inventory(Vec<Host>),
-    /// All groups that have tasks under way or settings, by name.
+    /// All groups that have tasks in progress or settings, by name.
     Groups,
     /// The number of tasks in each state.
     Totals,
     /// The default terms of a task.
     Terms,
-    /// Everything that is under way.
+    /// All work in progress.
     Standing,
     /// Tasks that are not over: first those with a burst running, then those waiting for their next burst, then those that have not begun.
-    /// If there are very many, only some are considered.
+    /// If there are very many tasks, only some of them are considered.
     Stirring {
-        /// The most tasks in the reply.
+        /// The maximum number of tasks in the reply.
         most: u32,
     },
 }
@@ -333,11 +333,11 @@ pub enum Query {
 /// A condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The task is over, or forgotten: answered by the task, or its absence.
+    /// The task is over or forgotten. Answered with [`Reply::Task`] or [`Reply::Absent`].
     Over(u64),
-    /// No attempt is under way: answered by the number of tasks in each state.
+    /// No attempt is running. Answered with the number of tasks in each state.
     Idle,
-    /// It is time to update the servers: an attempt failed because of its server, or tasks could run and no server is enabled.
+    /// The servers should be updated: an attempt failed because of its server, or tasks could run but no server is enabled.
     ServersWanted,
 }
 
@@ -348,7 +348,7 @@ pub enum Reply {
     Task(Box<TaskView>),
     /// Tasks in order of id.
     Tasks(Box<Tasks>),
-    /// What a task has saved: how many times, and the latest.
+    /// How many times a task has saved its state, and the latest state.
     Saved(u64, Option<Bytes>),
     /// Servers by name.
     Servers(Vec<ServerView>),
@@ -358,22 +358,22 @@ pub enum Reply {
     Totals(Totals),
     /// The default terms of a task.
     Terms(Terms),
-    /// Everything that is under way.
+    /// All work in progress.
     Standing(Box<Standing>),
-    /// The numbers of servers that were added, removed or changed.
+    /// How many servers were added, removed or changed.
     Reconciled {
         /// Servers added.
         added: u32,
         /// Servers removed.
         removed: u32,
-        /// Servers with a new number of threads, or reached in another way.
+        /// Servers with a new number of threads or a new way to reach them.
         changed: u32,
     },
     /// The number of tasks forgotten, and whether there may be more.
     Pruned(u32, bool),
     /// The request was carried out.
     Done,
-    /// There is no such task, attempt or server.
+    /// The task, attempt or server does not exist.
     Absent,
     /// The request was refused.
     Refused(Refused),

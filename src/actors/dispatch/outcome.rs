@@ -18,7 +18,7 @@ pub enum Outcome {
     Changed {
         /// The changes, in order.
         steps: Vec<Step>,
-        /// The reason why the sender is refused nevertheless.
+        /// Why the sender is refused nevertheless.
         refused: Option<Refused>,
     },
     /// The task, attempt or server does not exist: nothing changes.
@@ -37,11 +37,11 @@ pub enum Step {
     Task(Slot, TaskStep),
     /// A server is added, or one that was being removed is restored.
     ServerMade {
-        /// Its name.
+        /// The name.
         name: Name,
         /// The number of its threads.
         threads: u32,
-        /// How it is reached, if it is another machine.
+        /// How the server is reached, if it is another machine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remote: Option<Remote>,
     },
@@ -49,26 +49,26 @@ pub enum Step {
     ServerThreads(Slot, u32),
     /// A server is enabled or disabled for tasks.
     ServerEnabled(Slot, bool),
-    /// A server is removed, at once or when its last attempt has ended.
+    /// A server is removed, immediately or when its last attempt has ended.
     ServerRemoved(Slot),
     /// The settings of a group change.
     GroupSet {
         /// The slot of the group, existing or new.
         slot: Slot,
-        /// Its name.
+        /// The name.
         name: Name,
-        /// The most tasks under way at a time; the default if `None`.
+        /// The maximum number of tasks in progress; the default if `None`.
         max: Option<u32>,
         /// The pause in effect.
         pause: Pause,
     },
-    /// All tasks are paused to this degree.
+    /// The pause for all tasks is set.
     Paused(Pause),
     /// No burst begins until the next start, since the coordinator is draining.
     Rests,
-    /// A lock is released that an attempt still holds after its end.
+    /// A lock that an attempt still holds after its end is released.
     GivesBack(LockState),
-    /// Attempts on this server reach it in this way from now on.
+    /// From now on, this server is reached in this way.
     ServerReached(Slot, Remote),
 }
 
@@ -76,39 +76,39 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStep {
-    /// It is added, as the message describes.
+    /// The task is added, as the message describes.
     Added {
-        /// Its terms.
+        /// The terms.
         terms: Terms,
     },
-    /// It is claimed for an attempt at its next burst.
+    /// The task is claimed for an attempt at its next burst.
     Claimed {
         /// The server that the attempt runs on.
         server: Slot,
-        /// The id of its process's record.
+        /// The id of the process record.
         process: ProcessId,
-        /// If on another machine: how long it continues there without contact, in milliseconds.
+        /// How long the attempt continues without contact, in milliseconds, if it runs on another machine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_after_ms: Option<u64>,
     },
-    /// Its attempt is granted the execute lock, and is launched.
+    /// The attempt is granted the execute lock, and is launched.
     Locked,
-    /// Its attempt is granted the update lock.
+    /// The attempt is granted the update lock.
     Updates,
     /// Another holder has the execute lock: the attempt has ended, but keeps its position in line.
     Blocked,
-    /// It was granted the execute lock that it waited for; it gives the lock back and may be claimed.
+    /// The task was granted the execute lock that it waited for; it releases the lock and may be claimed.
     Unblocked,
     /// The launch of its attempt was accepted.
     Launched,
-    /// Its command sent a report.
+    /// The command sent a report.
     Reported {
-        /// The date of the next burst, if the command asks for one.
+        /// The date of the next burst, if the command requests one.
         until: Option<Date>,
     },
-    /// Its attempt is stopped.
+    /// The attempt is stopped.
     Stopping(Cause),
-    /// Its attempt has ended.
+    /// The attempt has ended.
     Ended {
         /// How the process ended, if there was one.
         exit: Option<Exit>,
@@ -116,9 +116,9 @@ pub enum TaskStep {
         verdict: Verdict,
         /// The earliest date of the next burst.
         wake: Date,
-        /// Whether that date has come.
+        /// Whether that date has passed.
         is_due: bool,
-        /// When it is forgotten, if it is over.
+        /// When the task is forgotten, if it is over.
         forgotten: Date,
         /// The id of the cleanup's process record, if there is a cleanup.
         cleanup: Option<ProcessId>,
@@ -127,35 +127,35 @@ pub enum TaskStep {
     CleanupLaunched,
     /// The cleanup has ended.
     CleanupEnded(Exit),
-    /// It is over without an attempt.
+    /// The task is over without an attempt.
     Over {
-        /// How it ended.
+        /// How the task ended.
         exit: ExitStatus,
-        /// When it is forgotten.
+        /// When the task is forgotten.
         forgotten: Date,
     },
-    /// It is allowed to start.
+    /// The task is allowed to start.
     Ready,
-    /// It is paused or resumed.
+    /// The task is paused or resumed.
     Paused(bool),
-    /// Its wait has ended, since this wake time has come.
+    /// The task stops waiting: this wake time has come.
     Woken(Date),
-    /// Its next burst is its last.
+    /// The next burst is its last.
     Terminating,
-    /// It runs again, after it was over.
+    /// The task runs again after it was over.
     Restarted,
-    /// It is forgotten.
+    /// The task is forgotten.
     Forgotten,
-    /// Its process here has ended, and it is not known what happened to its attempt on another machine: a new process is launched to find
-    /// out.
+    /// The local process has ended, and it is not known what happened to the attempt on the other machine. A new process is launched to
+    /// find out.
     Reattached {
-        /// The id of the new process's record.
+        /// The id of the new process record.
         process: ProcessId,
     },
 }
 
 impl Step {
-    /// Returns whether an attempt failed because of its server, as far as can be told.
+    /// Returns whether an attempt failed because of its server, as far as is known.
     pub(super) const fn blames_server(&self) -> bool {
         matches!(
             self,
@@ -171,18 +171,18 @@ impl Step {
     }
 }
 
-/// The reason why a request is refused.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
-    /// The limit of tasks is reached.
-    #[error("the limit of tasks is reached")]
+    /// The limit on tasks is reached.
+    #[error("the limit on tasks is reached")]
     Full,
-    /// The limit of servers is reached.
-    #[error("the limit of servers is reached")]
+    /// The limit on servers is reached.
+    #[error("the limit on servers is reached")]
     ServersFull,
-    /// The limit of groups with settings is reached.
-    #[error("the limit of groups with settings of their own is reached")]
+    /// The limit on groups with their own settings is reached.
+    #[error("the limit on groups with their own settings is reached")]
     GroupsFull,
     /// The coordinator is draining.
     #[error("the coordinator is draining and accepts no tasks")]
@@ -190,21 +190,21 @@ pub enum Refused {
     /// The command cannot be run.
     #[error("{0}")]
     Command(crate::actors::process::Flaw),
-    /// A span is too short or too long.
-    #[error("a span of a task is 1 ms to 366 days")]
+    /// A time limit or a wait is too short or too long.
+    #[error("the time limits of a task must be 1 ms to 366 days, and its waits at most 366 days")]
     Span,
     /// The name of a server is empty.
     #[error("the name of a server is empty")]
     NoName,
     /// An inventory names a server twice.
-    #[error("an inventory names each server once")]
+    #[error("an inventory must not name a server twice")]
     NamedTwice,
     /// The number of threads is out of bounds.
-    #[error("a server has 1 to {} threads", super::Server::THREADS_MAX)]
+    #[error("a server must have 1 to {} threads", super::Server::THREADS_MAX)]
     Threads,
     /// The description of how a server is reached is invalid.
     #[error(
-        "a server needs an address for ssh, without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT; its ssh configuration is an absolute path"
+        "a server needs an ssh address without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT; its ssh config must be an absolute path"
     )]
     Remote,
     /// The task is over.
@@ -223,18 +223,18 @@ pub enum Refused {
     #[error("the attempt is being stopped: {}", .0.name())]
     Stopping(Cause),
     /// Another holder has the update lock of the task.
-    #[error("another has the update lock of the task")]
+    #[error("another holder has the update lock of the task")]
     Locked,
     /// The data to be saved is too large.
     #[error("the data to save is larger than allowed")]
     TooLarge,
     /// The message is too long.
-    #[error("words have at most {} bytes", super::Task::WORDS_BYTES_MAX)]
+    #[error("a message must not exceed {} bytes", super::Task::WORDS_BYTES_MAX)]
     Words,
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
-    /// The idempotency key was used before with a different request.
+    /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
 }

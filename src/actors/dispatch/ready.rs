@@ -1,9 +1,9 @@
 //! The choice of the next task and its server: derived from tasks, servers and groups, and kept up to date with them.
 //!
-//! It follows the order of Wip's `getNextTasks`: tasks that have started and whose wake time has come, by priority, wake time and id; then
-//! those that have not started, by priority and id, as far as their group and work id permit. (Wip has a third list, of tasks that wait and
-//! do not count in their group. There are none here: a task that is terminated before it started is over at once.) The cost of each query
-//! is independent of the number of waiting tasks.
+//! The order is that of Wip's `getNextTasks`: first the tasks that have started and whose wake time has come, by priority, wake time and
+//! id; then those that have not started, by priority and id, as far as their group and work id permit. (Wip has a third list, of tasks that
+//! wait and do not count in their group. It is not needed here: a task that is terminated before it starts is over immediately.) The cost
+//! of each query is independent of the number of waiting tasks.
 
 use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task};
@@ -28,18 +28,18 @@ fn rank(slot: Slot, task: &Task) -> Rank {
 pub(super) struct GroupIndex {
     /// The settings of the group, if it has any.
     setting: Option<(Option<u32>, Pause)>,
-    /// The number of its tasks that are under way.
+    /// The number of tasks in progress.
     pub(super) used: u32,
     /// Tasks that could begin their next burst.
     started: BTreeSet<Rank>,
     /// Tasks that could begin their first burst, as far as their work id permits.
     fresh: BTreeSet<Rank>,
-    /// The first of each, as far as the group permits.
+    /// The first task of each of these sets, if the group permits it to begin.
     first: (Option<Rank>, Option<Rank>),
 }
 
 impl GroupIndex {
-    /// Returns the limit of tasks under way at a time, with `usual` as the default.
+    /// Returns the maximum number of tasks in progress, with `usual` as the default.
     pub(super) fn max(&self, usual: u32) -> u32 {
         self.setting.and_then(|(max, _)| max).unwrap_or(usual)
     }
@@ -63,21 +63,21 @@ struct Work {
     under_way: BTreeSet<u64>,
     /// Tasks that could begin their first burst, by group.
     fresh: BTreeMap<Name, BTreeSet<Rank>>,
-    /// The task that is offered in each group, of those.
+    /// The task of each group that is offered, from `fresh`.
     offered: BTreeMap<Name, Rank>,
 }
 
 /// All tasks that could begin their next burst.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ready {
-    /// The default limit of tasks under way at a time in a group.
+    /// The default for the maximum number of tasks in progress in a group.
     usual: u32,
     groups: BTreeMap<Name, GroupIndex>,
     works: BTreeMap<Name, Work>,
-    /// The first task of each group that permits one: those that have started, and those that have not.
+    /// The first task of each group that permits one to begin: of those that have started, and of those that have not (`fresh`).
     started: BTreeSet<Rank>,
     fresh: BTreeSet<Rank>,
-    /// The number of tasks that are under way and not paused.
+    /// The number of tasks that are in progress and not paused.
     pub(super) under_way: u32,
 }
 
@@ -95,7 +95,7 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// Returns the default limit of tasks under way at a time in a group.
+    /// Returns the default for the maximum number of tasks in progress in a group.
     pub(super) const fn usual(&self) -> u32 {
         self.usual
     }
@@ -124,7 +124,7 @@ impl Ready {
         self.groups.get(name)
     }
 
-    /// Returns the tasks that have not started and could, as far as their work ids permit: group by group, each in order.
+    /// Returns the tasks that have not started but could, as far as their work ids permit: group by group, each group in order.
     pub(super) fn fresh(&self) -> impl Iterator<Item = Slot> {
         let groups = self.groups.values();
         groups.flat_map(|group| group.fresh.iter().map(|rank| rank.3))
@@ -134,7 +134,7 @@ impl Ready {
         self.groups.iter()
     }
 
-    /// Returns a task with this work id that is under way, other than `but`.
+    /// Returns a task with this work id that is in progress, other than `but`.
     pub(super) fn under_way_of(&self, work: &Name, but: u64) -> Option<u64> {
         let under_way = &self.works.get(work)?.under_way;
         under_way.iter().copied().find(|id| *id != but)
@@ -205,7 +205,7 @@ impl Ready {
         self.groups.entry(name.clone()).or_default()
     }
 
-    /// Offers the first fresh task of a work id in a group, unless a task of that work id is under way.
+    /// Offers the first fresh task with a work id in a group, unless another task with that work id is in progress.
     fn offer(&mut self, work: &Name, group: &Name) {
         let Some(of) = self.works.get_mut(work) else {
             return;
@@ -238,7 +238,7 @@ impl Ready {
         }
     }
 
-    /// Updates which tasks of a changed group are first, as far as it permits them.
+    /// Updates the first tasks of a group that has changed.
     fn refresh(&mut self, name: &Name) {
         let Some(group) = self.groups.get_mut(name) else {
             return;
@@ -265,7 +265,7 @@ impl Ready {
     }
 }
 
-/// The servers, and which of them have a free thread.
+/// The threads of the servers, and which servers have a free one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Threads {
     used: BTreeMap<Slot, u32>,
@@ -301,7 +301,7 @@ impl Threads {
         }
     }
 
-    /// Counts an attempt that starts or ceases to run on a server.
+    /// Counts an attempt that begins (`takes`) or ends on a server.
     pub(super) fn take(&mut self, slot: Slot, server: &Server, takes: bool) {
         self.remove(slot, server);
         let used = self.used.entry(slot).or_default();

@@ -1,9 +1,9 @@
-//! Attempts that run on another machine: how it is reached, and the identification of an attempt there. Stored: see the change rule in
-//! `persist/format.rs`.
+//! Attempts that run on another machine: how the machine is reached, and how an attempt is identified there. Stored: see the change rule
+//! in `persist/format.rs`.
 //!
-//! Locally, such an attempt is a process like any other: `sexton wrapper near`, which connects to the machine by ssh, has `sexton wrapper`
-//! run the command there, and reports how that ended before it exits itself. So what only this process knows is reported once and stored.
-//! If it ends without a report, a replacement asks the other machine what happened to the attempt, and starts nothing.
+//! Locally, such an attempt is a process like any other: `sexton wrapper near`. It connects to the machine by ssh, has `sexton wrapper` run
+//! the command there, and before it exits it reports how the command ended. That report is stored, since no other process knows the result.
+//! If the local process ends without a report, a replacement asks the other machine what happened to the attempt, and starts nothing.
 
 use crate::actors::binding::Exit;
 use crate::actors::lock::Name;
@@ -25,7 +25,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Returns whether it is safe in a command line: nothing quotes the words that are passed to ssh and to the shell there.
+    /// Returns whether the texts are safe in a command line: the words passed to ssh and to the remote shell are not quoted.
     pub(super) fn is_safe(&self) -> bool {
         let is_plain = |name: &Name, more: &[u8]| {
             let bytes = name.as_bytes();
@@ -33,7 +33,7 @@ impl Remote {
             bytes.first() != Some(&b'-') && bytes.iter().all(is_one)
         };
         let is_text = |name: &Name| std::str::from_utf8(name.as_bytes()).is_ok();
-        // Words that begin like a flag would be taken for one.
+        // A word that begins with a dash would be taken for a flag.
         let is_path = |name: &Name| match name.as_bytes() {
             [] => true,
             bytes => bytes.first() == Some(&b'/') && !bytes.contains(&0) && is_text(name),
@@ -50,15 +50,15 @@ impl Remote {
 pub struct Reach {
     /// How the machine is reached.
     pub remote: Remote,
-    /// The name of the attempt there: the id of its first local process.
+    /// The name of the attempt on that machine: the id of its first local process.
     pub known_as: ProcessId,
-    /// How long it continues without contact before it stops itself, in milliseconds.
+    /// How long the attempt continues without contact before it stops itself, in milliseconds.
     pub lost_after_ms: u64,
-    /// The number of the last report that was accepted: each is accepted once.
+    /// The number of the last report that was accepted. Each report is accepted once.
     pub heard: u64,
     /// How many local processes have replaced one that ended without reporting the result.
     pub again: u32,
-    /// Whether the newest of them is to stop the attempt.
+    /// Whether the newest replacement is to stop the attempt.
     pub stops: bool,
     /// The result of the attempt, once known.
     pub end: Option<FarEnd>,
@@ -68,20 +68,20 @@ pub struct Reach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FarEnd {
-    /// Nothing of it is alive there, and its command ended in this way; [`Exit::Failed`] means that it never ran.
+    /// None of its processes is alive there, and its command ended in this way; [`Exit::Failed`] means that it never ran.
     Ended(Exit),
-    /// The machine did not answer for so long that the attempt must have stopped itself, if the machine is still running at all.
+    /// The machine did not answer in time. By now the attempt must have stopped itself, if the machine is still running at all.
     Unreachable,
 }
 
-/// How many local processes may replace one that ended without reporting the result.
+/// The maximum number of times that a local process is replaced after it ended without reporting the result.
 const AGAIN_MAX: u32 = 10;
 
-/// How long after the time that the attempt has to stop the local process is killed, in milliseconds.
+/// How long the local process may outlive the time that the attempt has to stop before it is killed, in milliseconds.
 const MORE_GRACE_MS: u32 = 30_000;
 
 impl Reach {
-    /// Creates the state of a new attempt on such a machine, named after its local process.
+    /// Creates the state of a new attempt on another machine, named after its local process.
     pub(super) fn new(remote: Remote, known_as: ProcessId, lost_after_ms: u64) -> Self {
         Self {
             remote,
@@ -100,20 +100,20 @@ impl Reach {
         self.heard = nth.unwrap_or(0).max(self.heard);
     }
 
-    /// Returns how the attempt ended, given how its local process did, and whether the machine could not be reached; `None` if that is not
-    /// known.
+    /// Returns how the attempt ended, given how its local process ended, and whether the machine could not be reached; `None` if the end of
+    /// the attempt is not known.
     pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
         match self.end {
             Some(FarEnd::Ended(exit)) => Some((exit, false)),
             Some(FarEnd::Unreachable) => Some((Exit::Lost, true)),
-            // The process failed to start, so it has contacted nobody.
+            // The process failed to start, so it has not contacted the machine.
             None if exit == Exit::Failed && self.again == 0 => Some((exit, false)),
             None if self.again >= AGAIN_MAX => Some((Exit::Lost, true)),
             None => None,
         }
     }
 
-    /// Records that a new local process replaces the previous one: it asks what happened to the attempt, and stops it if `stops`.
+    /// Records that a new local process replaces the previous one. It asks what happened to the attempt, and stops the attempt if `stops`.
     pub(super) fn reattach(&mut self, stops: bool) {
         self.again += 1;
         self.stops = stops;
@@ -127,7 +127,7 @@ impl Reach {
         let words = |words: &[&str]| -> Vec<Bytes> {
             words.iter().map(|it| Bytes::new(it.as_bytes())).collect()
         };
-        // The keeper executes this, and it is the same program as the coordinator.
+        // The keeper executes this path, and it runs the same program as the coordinator.
         let mut argv = words(&["/proc/self/exe", "wrapper", "near"]);
         argv.extend(flag("--to", name(&self.remote.to)));
         if !self.remote.config.as_bytes().is_empty() {
@@ -162,7 +162,7 @@ impl Reach {
         let lost_after = u32::try_from(self.lost_after_ms).unwrap_or(u32::MAX);
         let grace = spec.grace_ms.saturating_add(lost_after);
         spec.grace_ms = grace.saturating_add(MORE_GRACE_MS);
-        // The recipient of a stop is a single local process, which handles SIGTERM by stopping the attempt cleanly.
+        // A stop is sent to a single local process, which handles SIGTERM by stopping the attempt cleanly.
         spec.stop_signal = 15;
     }
 }

@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 /// A server on which tasks run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// Its name.
+    /// The name.
     pub name: Name,
-    /// The number of attempts that run there at a time.
+    /// The maximum number of attempts that run on the server at a time.
     pub threads: u32,
     /// Whether tasks are assigned to it. Only an operator disables a server, and only an operator enables it again.
     pub enabled: bool,
-    /// Whether it was removed; it disappears when its last attempt has ended.
+    /// Whether the server was removed; it disappears when its last attempt has ended.
     pub leaves: bool,
-    /// How it is reached, if it is another machine.
+    /// How the server is reached, if it is another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Remote>,
 }
@@ -25,7 +25,7 @@ pub struct Server {
 impl Server {
     /// The server that is created with the first task if there is none: the coordinator's own machine.
     pub const LOCAL: &'static str = "local";
-    /// The most threads of one server.
+    /// The maximum number of threads of one server.
     pub const THREADS_MAX: u32 = 10_000;
 }
 
@@ -36,22 +36,22 @@ impl Plain for Server {
 /// The settings of a group. Groups without settings use the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its name.
+    /// The name.
     pub name: Name,
-    /// The most tasks under way at a time, from their first burst to their last; if 0, none is started. `None` means the configured
-    /// default.
+    /// The maximum number of tasks in progress, from their first burst to their last; if 0, none is started. `None` means the
+    /// configured default.
     pub max: Option<u32>,
     /// The pause in effect.
     pub pause: Pause,
 }
 
 impl Group {
-    /// Wip's default for the most tasks of a group under way at a time.
+    /// Wip's default for the maximum number of tasks in progress in a group.
     pub const MAX: u32 = 3;
-    /// The group of a task that names none.
+    /// The group of tasks that do not name one.
     pub const DEFAULT: &'static str = "default";
 
-    /// Resolves the name of a group: the empty name means the group of tasks that name none.
+    /// Resolves the name of a group: an empty name means the group of tasks that do not name one.
     pub fn meant(name: &Name) -> Name {
         if name.as_bytes().is_empty() {
             Name::try_from(Self::DEFAULT).unwrap_or_default()
@@ -65,14 +65,14 @@ impl Plain for Group {
     const KIND: u8 = 2;
 }
 
-/// The degree to which tasks are paused.
+/// How far tasks are paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pause {
     /// Nothing is paused.
     #[default]
     Off,
-    /// Tasks that have not started are paused. Others continue to their end.
+    /// Tasks that have not started are paused. Tasks that have started continue to their end.
     Soft,
     /// No burst begins.
     Hard,
@@ -89,16 +89,16 @@ impl Pause {
     }
 }
 
-/// State that exists only once.
+/// The state that does not belong to any one task, server or group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When spans last began again: at the most recent start of the coordinator.
+    /// When all intervals were last restarted: the most recent start of the coordinator.
     pub(super) epoch: Timestamp,
     /// The pause that applies to all tasks.
     pub(super) pause: Pause,
-    /// Whether there ever was a server.
+    /// Whether a server has ever existed.
     pub(super) had_servers: bool,
-    /// Whether no burst begins until the next start, since the coordinator is draining.
+    /// Whether the coordinator is draining, so that no burst begins until its next start.
     pub(super) rests: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Everything that is under way at one moment, for an audit that compares it with what other actors hold.
+//! All work in progress at one moment, for an audit that compares it with the state of other actors.
 
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::task::{RunStatus, Task};
@@ -6,11 +6,11 @@ use crate::actors::dispatch::view::{Standing, UnderWay};
 use crate::clock::Now;
 use crate::ids::Slot;
 
-/// The most tasks shown at once.
+/// The maximum number of tasks in the list.
 const STANDING_MAX: usize = 100_000;
 
 impl Task {
-    /// Returns whether it is under way, or other actors have something to do for it.
+    /// Returns whether the task is in progress, or has requests outstanding at other actors.
     pub(super) fn is_standing(&self) -> bool {
         let obliges = self.attempt.is_some() || self.blocked.is_some() || self.cleaning.is_some();
         obliges || self.counts || self.status.is_under_way()

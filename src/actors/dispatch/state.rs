@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// State that exists only once.
+    /// The state that does not belong to any one task, server or group.
     Head(Head),
     /// Tasks by slot.
     Tasks(Loaded<Task>),
@@ -60,9 +60,9 @@ pub(super) struct Index {
     groups: BTreeMap<Name, Slot>,
     /// Tasks that are over, the oldest first.
     pub(super) over: BTreeSet<(Timestamp, Slot)>,
-    /// Tasks that have an attempt, a position in line for a lock, or a cleanup, for which other actors have something to do.
+    /// Tasks that have an attempt, a position in line for a lock, or a cleanup, and so have requests outstanding at other actors.
     pub(super) bound: BTreeSet<Slot>,
-    /// Those tasks, and all others that are under way.
+    /// Those tasks, and all others that are in progress.
     pub(super) standing: BTreeSet<Slot>,
     pub(super) ready: Ready,
     pub(super) threads: Threads,
@@ -135,7 +135,7 @@ impl Index {
 }
 
 impl State {
-    /// Applies the defaults of these rules, which are not part of durable state.
+    /// Applies the defaults of these rules, which are not part of the durable state.
     pub(super) fn go_by(&mut self, rules: &Rules) {
         self.index.ready.set_usual(rules.group_max);
     }
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    /// Returns the number of tasks under way at which no other is started.
+    /// Returns the maximum number of tasks in progress on all servers together.
     pub(super) fn under_way_max(&self, per_thread: u32) -> u32 {
         self.index.threads.all.saturating_mul(per_thread)
     }
@@ -189,7 +189,7 @@ impl State {
         Some((self.first_ready(starts)?, server))
     }
 
-    /// Returns the task whose burst begins next, given a thread; if not `starts`, only one that has started already.
+    /// Returns the task whose burst begins next, given a free thread. Tasks that have not started are considered only if `starts`.
     fn first_ready(&self, starts: bool) -> Option<Slot> {
         let ready = &self.index.ready;
         let starts = starts && self.head.pause == Pause::Off;
@@ -260,7 +260,7 @@ impl State {
         }
     }
 
-    /// Handles a start of the coordinator: heartbeat intervals begin again, and bursts resume.
+    /// Handles a start of the coordinator: heartbeat intervals start again, and bursts resume.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         self.head.change(self.pages.by(stamp.seq), |head| {
             head.epoch = stamp.at;
@@ -297,7 +297,7 @@ impl State {
         state
     }
 
-    /// Computes indexes and counts afresh.
+    /// Computes the indexes and counts from scratch.
     fn indexed(&self) -> Index {
         let mut index = Index::default();
         index.ready.set_usual(self.index.ready.usual());

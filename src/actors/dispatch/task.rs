@@ -17,18 +17,18 @@ use std::sync::Arc;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// 99: it must not start yet.
+    /// 99: the task must not start yet.
     NotReady,
-    /// 0: it has never run.
+    /// 0: the task has never run.
     #[default]
     NotStarted,
-    /// 1: it is waiting for its next burst.
+    /// 1: the task is waiting for its next burst.
     Waiting,
-    /// 2: an attempt at a burst is under way.
+    /// 2: an attempt at a burst is running.
     Processing,
-    /// 3: it is over.
+    /// 3: the task is over.
     Complete,
-    /// 4: it was over, and runs again.
+    /// 4: the task was over, and is to run again from the beginning.
     Restarted,
 }
 
@@ -43,7 +43,7 @@ impl RunStatus {
         Self::Restarted,
     ];
 
-    /// Returns Wip's number for it.
+    /// Returns Wip's number for this value.
     pub const fn number(self) -> u8 {
         match self {
             Self::NotReady => 99,
@@ -55,7 +55,7 @@ impl RunStatus {
         }
     }
 
-    /// Returns its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotReady => "not-ready",
@@ -72,7 +72,7 @@ impl RunStatus {
         matches!(self, Self::NotStarted | Self::Restarted)
     }
 
-    /// Returns whether the task keeps others with its work id from being started.
+    /// Returns whether the task prevents others with its work id from starting.
     pub const fn is_under_way(self) -> bool {
         matches!(self, Self::Waiting | Self::Processing)
     }
@@ -82,7 +82,7 @@ impl RunStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitStatus {
-    /// 0: it has not ended.
+    /// 0: the task has not ended.
     #[default]
     NotFinished,
     /// 1: completed, with a warning.
@@ -98,7 +98,7 @@ pub enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// Returns Wip's number for it.
+    /// Returns Wip's number for this value.
     pub const fn number(self) -> u8 {
         match self {
             Self::NotFinished => 0,
@@ -110,7 +110,7 @@ impl ExitStatus {
         }
     }
 
-    /// Returns its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotFinished => "not-finished",
@@ -146,7 +146,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// Returns its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Critical => "critical",
@@ -165,21 +165,21 @@ pub struct Terms {
     pub burst_ms: u64,
     /// How long after its claim an attempt is stopped and the task failed, in milliseconds.
     pub fail_after_ms: u64,
-    /// The longest interval between two heartbeats in milliseconds, once there has been one.
+    /// The maximum interval between two heartbeats, in milliseconds. It applies once there has been a heartbeat.
     pub progress_ms: u64,
-    /// Whether a task fails if its command dies before saving anything; otherwise it is run again.
+    /// Whether a task fails if its command dies before saving anything; otherwise the task is run again.
     pub abort_on_failure: bool,
     /// Whether the command must report the end of a burst; its exit status is then ignored.
     pub report_required: bool,
 }
 
 impl Terms {
-    /// The longest span, in milliseconds.
+    /// The maximum value of any of these times, in milliseconds.
     pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
 }
 
 impl Default for Terms {
-    /// The defaults of Wip.
+    /// Wip's defaults.
     fn default() -> Self {
         Self {
             burst_ms: 30_000,
@@ -196,84 +196,84 @@ impl Default for Terms {
 #[serde(default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each says something of its own"
+    reason = "the flags are independent of each other"
 )]
 pub struct Task {
-    /// Its id: the number of the entry that added it.
+    /// The id: the number of the entry that added the task.
     pub id: u64,
-    /// Its work id: no two tasks with the same one are under way at a time. Empty if it has none.
+    /// The work id: only one task with a given work id is in progress at a time. Empty if the task has none.
     pub work: Name,
-    /// Its group.
+    /// The group.
     pub group: Name,
     /// A name for users.
     pub name: Name,
-    /// Its priority.
+    /// The priority.
     pub priority: Priority,
     /// The command that is run for each burst.
     pub command: Arc<Launching>,
     /// The command that is run after each attempt, separately from it.
     pub cleanup: Option<Arc<Launching>>,
-    /// The terms on which it is run.
+    /// The terms on which the task is run.
     pub terms: Terms,
-    /// When it was added.
+    /// When the task was added.
     pub created: Timestamp,
-    /// When its first attempt since it was added or restarted was claimed.
+    /// When the first attempt since the task was added or restarted was claimed.
     pub started: Option<Timestamp>,
-    /// When it ended.
+    /// When the task ended.
     pub ended: Option<Timestamp>,
-    /// Its run status.
+    /// The run status.
     pub status: RunStatus,
-    /// How it ended.
+    /// How the task ended.
     pub exit: ExitStatus,
-    /// A message: the reason of a failure, or what the command reported.
+    /// A message: the reason for a failure, or what the command reported.
     pub words: String,
-    /// When its wait ends.
+    /// When the wait for the next burst ends.
     pub wake: Date,
     /// Whether that time has come.
     pub is_due: bool,
-    /// Whether it is paused by an operator.
+    /// Whether an operator has paused the task.
     pub paused: bool,
-    /// Whether its next burst is its last.
+    /// Whether the next burst is the last.
     pub terminating: bool,
-    /// Whether it was woken while an attempt was under way, so that it will not wait afterwards.
+    /// Whether the task was woken during an attempt, so that it will not wait afterwards.
     pub woken: bool,
-    /// Whether it counts towards the limit of its group: from its first claim until it is over.
+    /// Whether the task counts towards the limit of its group: from its first claim until it is over.
     pub counts: bool,
-    /// How many times it has saved something.
+    /// How many times the task has saved its state.
     pub revision: u64,
-    /// The latest that it saved.
+    /// The latest saved state.
     pub saved: Option<Saved>,
     /// The current attempt.
     pub attempt: Option<Attempt>,
-    /// The newest of the ended attempts, in order of their ends.
+    /// The most recent past attempts, in the order in which they ended.
     pub past: Vec<Past>,
     /// The number of attempts so far.
     pub attempts: u64,
     /// The number of failed attempts in a row.
     pub setbacks: u32,
-    /// The attempt that keeps a position in line for the execute lock, if another holder had that.
+    /// The attempt that keeps a position in line for the execute lock, if another holder had the lock.
     pub blocked: Option<Token>,
-    /// When it is forgotten, once it is over.
+    /// When the task is forgotten, once it is over.
     pub forgotten: Option<Date>,
-    /// The latest cleanup, until it has ended.
+    /// The current cleanup.
     pub cleaning: Option<Cleaning>,
 }
 
-/// A cleanup after an attempt. It uses no thread, and nothing waits for it.
+/// A cleanup after an attempt. It occupies no thread, and nothing waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaning {
-    /// The id of its process's record.
+    /// The id of the process record.
     pub process: ProcessId,
-    /// The attempt that it cleans up after.
+    /// The attempt that the cleanup follows.
     pub token: Token,
-    /// Whether its launch was accepted.
+    /// Whether the launch was accepted.
     pub taken: bool,
 }
 
 /// The state that a task has saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// When it was saved.
+    /// When the state was saved.
     pub at: Timestamp,
     /// The saved bytes.
     pub body: Bytes,
@@ -283,16 +283,16 @@ pub struct Saved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// It has a thread, and requests the execute lock.
+    /// The attempt has a thread, and has requested the execute lock.
     Claimed,
-    /// It has the lock, and its launch is requested.
+    /// The attempt has the lock, and its launch has been requested.
     Locked,
-    /// Its launch was accepted.
+    /// The launch of the attempt was accepted.
     Launched,
 }
 
 impl Stage {
-    /// Returns its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Claimed => "claimed",
@@ -305,39 +305,39 @@ impl Stage {
 /// An attempt at a burst.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Its fencing token: the number of the entry that claimed the task.
+    /// The fencing token: the number of the entry that claimed the task.
     pub token: Token,
-    /// The server that it runs on.
+    /// The server that the attempt runs on.
     pub server: Slot,
-    /// The id of its process's record.
+    /// The id of the process record.
     pub process: ProcessId,
-    /// Its stage.
+    /// The stage.
     pub stage: Stage,
-    /// When it was claimed.
+    /// When the task was claimed for the attempt.
     pub claimed: Timestamp,
-    /// When its launch was accepted.
+    /// When the launch was accepted.
     pub launched: Option<Timestamp>,
-    /// How many times the task had saved something when it was claimed.
+    /// How many times the task had saved its state when it was claimed.
     pub revision: u64,
-    /// Whether it has the update lock, without which nothing is saved.
+    /// Whether the attempt has the update lock, without which nothing is saved.
     pub updates: bool,
-    /// Its latest heartbeat.
+    /// The latest heartbeat.
     pub beat: Option<Timestamp>,
-    /// How the burst ended according to the command; the latest report counts.
+    /// How the burst ended according to the command's latest report.
     pub said: Option<BurstReport>,
-    /// Why it is being stopped, if it is.
+    /// Why the attempt is being stopped, if it is.
     pub stopping: Option<Cause>,
-    /// Whether it is the last attempt of a task that is being terminated.
+    /// Whether this is the last attempt of a task that is being terminated.
     pub last: bool,
-    /// The state of reaching it, if it runs on another machine.
+    /// The state of the connection to the attempt, if it runs on another machine.
     pub reach: Option<Box<Reach>>,
-    /// Further data about it, for users.
+    /// Further data for users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
 }
 
 impl Attempt {
-    /// Returns when it is stopped and why, if spans last began again at `epoch`.
+    /// Returns when the attempt is stopped and why, if intervals were last restarted at `epoch`.
     fn stops_at(&self, terms: &Terms, epoch: Timestamp) -> (Timestamp, Cause) {
         let overdue = self.claimed.plus_ms(terms.fail_after_ms);
         let silent = |beat: Timestamp| beat.max(epoch).plus_ms(terms.progress_ms);
@@ -348,21 +348,21 @@ impl Attempt {
     }
 }
 
-/// Data about an attempt for users, which no decision depends on.
+/// Data about an attempt that is shown to users. No decision depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trace {
-    /// The wake time that the task had waited for; `None` before its first burst.
+    /// The wake time that the task had waited for; `None` for the first burst.
     pub wake: Option<Date>,
-    /// How many threads of its server were in use when it was claimed.
+    /// How many threads of the server were in use when the task was claimed.
     pub used: u32,
-    /// How many threads its server had.
+    /// How many threads the server had.
     pub threads: u32,
-    /// When it got the execute lock.
+    /// When the attempt got the execute lock.
     pub locked: Option<Timestamp>,
-    /// When it saved for the first time.
+    /// When the attempt first saved the task's state.
     pub saved: Option<Timestamp>,
-    /// When its cleanup had ended.
+    /// When the cleanup ended.
     pub cleaned: Option<Timestamp>,
 }
 
@@ -383,9 +383,9 @@ pub enum BurstReport {
         /// A message.
         words: String,
     },
-    /// Another burst is to follow.
+    /// Another burst follows.
     Wait {
-        /// When it may begin.
+        /// When that burst may begin.
         until: Date,
     },
     /// The task has failed.
@@ -399,7 +399,7 @@ pub enum BurstReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// It could not be launched.
+    /// The attempt could not be launched.
     NotLaunched,
     /// Another holder has the execute lock.
     ExecuteLock,
@@ -407,22 +407,22 @@ pub enum Cause {
     UpdateLock,
     /// The command died, or it is not known how it ended.
     Died,
-    /// It ended successfully without reporting the end of the burst, although it must.
+    /// The command exited successfully without reporting the end of the burst, although it must.
     Unreported,
-    /// It took longer than allowed.
+    /// The attempt took longer than allowed.
     Overdue,
-    /// It sent heartbeats, and then none for too long.
+    /// The command sent heartbeats, but then none for too long.
     Silent,
-    /// It was terminated by an operator.
+    /// The task was terminated by an operator.
     Terminated,
-    /// Its server was removed.
+    /// The server was removed.
     ServerGone,
-    /// Its server could not be reached for so long that the attempt must have stopped there.
+    /// The server could not be reached in time. By now the attempt must have stopped itself there.
     ServerLost,
 }
 
 impl Cause {
-    /// Returns its stable name, for programs.
+    /// Returns the stable name, for programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotLaunched => "not-launched",
@@ -445,54 +445,54 @@ impl Cause {
 pub enum Verdict {
     /// The task is over.
     Ended(ExitStatus),
-    /// Another burst is to follow, as the command reported.
+    /// Another burst follows, as the command reported.
     Waits,
-    /// The attempt failed for this reason, and the task continues from what it saved.
+    /// The attempt failed for this reason, and the task continues from its saved state.
     Reset(Cause),
-    /// The attempt failed for this reason, and so did the task.
+    /// The attempt failed for this reason, and so has the task.
     FailedOut(Cause),
 }
 
 /// An attempt that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
-    /// Its fencing token.
+    /// The fencing token.
     pub token: Token,
-    /// The server that it ran on, by name.
+    /// The name of the server that the attempt ran on.
     pub server: Name,
-    /// The id of its process's record, if the attempt got as far as having one.
+    /// The id of the process record, if the attempt got that far.
     pub process: Option<ProcessId>,
-    /// When it was claimed.
+    /// When the task was claimed for the attempt.
     pub claimed: Timestamp,
-    /// When its launch was accepted.
+    /// When the launch was accepted.
     pub launched: Option<Timestamp>,
-    /// When it ended.
+    /// When the attempt ended.
     pub ended: Timestamp,
-    /// How its process ended, if it had one.
+    /// How the process ended, if there was one.
     pub exit: Option<Exit>,
-    /// Whether it saved something.
+    /// Whether the attempt saved the task's state.
     pub saved: bool,
     /// The verdict on it.
     pub verdict: Verdict,
-    /// How its cleanup ended, once it has.
+    /// How the cleanup ended, once it has.
     pub cleanup: Option<Exit>,
-    /// Further data about it, for users.
+    /// Further data for users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
 }
 
 impl Task {
-    /// The most past attempts that are kept.
+    /// The maximum number of past attempts that are kept.
     pub const PAST_MAX: usize = 8;
     /// The maximum length of a message, in bytes.
     pub const WORDS_BYTES_MAX: usize = 1024;
-    /// The environment variable that holds the secret of an attempt, without which it can report nothing.
+    /// The environment variable that holds the secret of an attempt. Without the secret, the command cannot report anything.
     pub const SECRET: &'static str = "SEXTON_TASK_SECRET";
-    /// The longest wait after failed attempts, in milliseconds.
+    /// The maximum wait after failed attempts, in milliseconds.
     const BACKOFF_MS_MAX: u64 = 60_000;
 
-    /// Returns how long it waits after another failed attempt, in milliseconds: not at all after the first, then a second, then twice as
-    /// long each time, up to a minute.
+    /// Returns how long the task waits after another failed attempt, in milliseconds: not at all after the first, then one second, then
+    /// twice as long each time, up to a minute.
     pub(super) fn backoff_ms(&self) -> u64 {
         match self.setbacks {
             0 => 0,
@@ -508,18 +508,18 @@ impl Task {
         self.attempts.saturating_sub(later)
     }
 
-    /// Returns whether its next burst may begin as far as the task itself is concerned.
+    /// Returns whether the next burst may begin as far as the task itself is concerned.
     pub(super) fn is_set_to_go(&self) -> bool {
         let is_due = self.status.is_fresh() || self.status == RunStatus::Waiting && self.is_due;
         is_due && !self.paused && self.blocked.is_none()
     }
 
-    /// Returns the current attempt if this is its process.
+    /// Returns the current attempt if it has this process.
     pub(super) fn attempt_of(&self, process: ProcessId) -> Option<&Attempt> {
         self.attempt.as_ref().filter(|it| it.process == process)
     }
 
-    /// Returns when its attempt is stopped and why, if spans last began again at `epoch`.
+    /// Returns when the current attempt is stopped and why, if intervals were last restarted at `epoch`.
     pub(super) fn stops_at(&self, epoch: Timestamp) -> Option<(Timestamp, Cause)> {
         let attempt = self.attempt.as_ref()?;
         let is_stopping = attempt.stopping.is_some();

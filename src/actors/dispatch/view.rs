@@ -16,9 +16,9 @@ pub struct TaskView {
     /// The task itself.
     #[serde(flatten)]
     pub task: Task,
-    /// The name of the server that its attempt runs on.
+    /// The name of the server that the current attempt runs on.
     pub server: Option<Name>,
-    /// Why its next burst does not begin. `None` if it is over, under way, or about to begin.
+    /// Why the next burst does not begin. `None` if the task is over, a burst is running, or one is about to begin.
     pub obstacle: Option<Obstacle>,
 }
 
@@ -26,34 +26,34 @@ pub struct TaskView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// It must not start yet.
+    /// The task must not start yet.
     NotReady,
-    /// It is paused by an operator.
+    /// The task is paused by an operator.
     Paused,
-    /// It waits until this date.
+    /// The task waits until this date.
     Waits(Date),
-    /// Another holder has its execute lock.
+    /// Another holder has the task's execute lock.
     Locked,
     /// All tasks are paused.
     AllPaused(Pause),
-    /// Its group is paused.
+    /// The task's group is paused.
     GroupPaused(Name, Pause),
-    /// The limit of its group is 0.
+    /// The limit of the group is 0.
     GroupDisabled(Name),
-    /// The limit of its group is reached.
+    /// The limit of the group is reached.
     GroupFull {
         /// The group.
         group: Name,
-        /// How many tasks are under way.
+        /// How many tasks are in progress.
         used: u32,
         /// The limit.
         max: u32,
     },
-    /// Another task with its work id is under way.
+    /// Another task with the same work id is in progress.
     WorkUnderWay {
         /// The work id.
         work: Name,
-        /// The id of that task.
+        /// The id of the other task.
         task: u64,
     },
     /// No server is enabled.
@@ -63,9 +63,9 @@ pub enum Obstacle {
         /// How many threads there are.
         threads: u32,
     },
-    /// Too many tasks are under way for the threads available.
+    /// Too many tasks are in progress for the number of threads.
     TooManyUnderWay {
-        /// How many tasks are under way.
+        /// How many tasks are in progress.
         used: u32,
         /// The limit.
         max: u32,
@@ -74,7 +74,7 @@ pub enum Obstacle {
     InLine,
     /// The coordinator is draining.
     Draining,
-    /// The disk of the coordinator is low on space, so that no process can be recorded. Known to the handle, not to the machine.
+    /// The disk of the coordinator is low on space, so that no process can be recorded. The handle sets this, not the machine.
     DiskLow {
         /// The number of bytes that the journal can still write.
         left: u64,
@@ -89,7 +89,7 @@ impl fmt::Display for Obstacle {
             Self::NotReady => f.write_str("it is not ready"),
             Self::Paused => f.write_str("it is paused"),
             Self::Waits(_) => f.write_str("its wake time has not come"),
-            Self::Locked => f.write_str("its execute lock is held by another"),
+            Self::Locked => f.write_str("another holder has its execute lock"),
             Self::AllPaused(pause) => write!(f, "all tasks are paused ({})", pause.name()),
             Self::GroupPaused(group, pause) => {
                 write!(f, "group {} is paused ({})", group.to_text(), pause.name())
@@ -111,7 +111,7 @@ impl fmt::Display for Obstacle {
                 write!(f, "too many tasks are under way: {used} of {max}")
             }
             Self::InLine => f.write_str("other tasks go first"),
-            Self::Draining => f.write_str("the coordinator drains"),
+            Self::Draining => f.write_str("the coordinator is draining"),
             Self::DiskLow { left, needed } => write!(
                 f,
                 "disk space is low: the journal has {} left, and its disk must have {} free",
@@ -123,7 +123,7 @@ impl fmt::Display for Obstacle {
 }
 
 impl TaskView {
-    /// Notes that the disk is low on space, if that is what the task waits for: nothing else prevents its next burst, or the process of
+    /// Notes that the disk is low on space, if that is why the task does not run: nothing else prevents its next burst, or the process of
     /// its attempt could not be recorded.
     pub(crate) fn held_for_space(&mut self, (left, needed): (u64, u64)) {
         let is_held = match (&self.task.attempt, self.task.status) {
@@ -149,32 +149,32 @@ pub struct Tasks {
 /// The view of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerView {
-    /// Its name.
+    /// The name.
     pub name: Name,
-    /// The number of attempts that run there at a time.
+    /// The maximum number of attempts that run on the server at a time.
     pub threads: u32,
-    /// The number of attempts running there now.
+    /// The number of attempts running on the server now.
     pub used: u32,
-    /// Whether tasks are assigned to it.
+    /// Whether tasks are assigned to the server.
     pub enabled: bool,
-    /// Whether it was removed; it disappears when its last attempt has ended.
+    /// Whether the server was removed; it disappears when its last attempt has ended.
     pub leaves: bool,
-    /// How it is reached, if it is another machine.
+    /// How the server is reached, if it is another machine.
     pub remote: Option<Remote>,
 }
 
 /// The view of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupView {
-    /// Its name.
+    /// The name.
     pub name: Name,
-    /// The most tasks under way at a time.
+    /// The maximum number of tasks in progress.
     pub max: u32,
-    /// The number of tasks under way.
+    /// The number of tasks in progress.
     pub used: u32,
     /// The pause in effect.
     pub pause: Pause,
-    /// The number of its tasks that could begin and wait for a thread.
+    /// The number of tasks that are ready to begin but wait for a thread.
     pub ready: u32,
 }
 
@@ -195,41 +195,41 @@ pub struct Totals {
     pub pause: Pause,
 }
 
-/// Everything that is under way, at one moment.
+/// All work in progress, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Tasks that are under way or for which other actors have something to do, by slot.
+    /// Tasks that are in progress or have requests outstanding at other actors, by slot.
     pub tasks: Vec<UnderWay>,
     /// Servers by name.
     pub servers: Vec<ServerView>,
-    /// Groups with tasks under way, by name.
+    /// Groups with tasks in progress, by name.
     pub groups: Vec<GroupView>,
-    /// Whether the list is complete; it is not if there are more than 100,000 tasks, and then counts must not be relied on.
+    /// Whether the list is complete. It is not if there are more than 100,000 tasks; counts must not be relied on then.
     pub whole: bool,
 }
 
-/// A task that is under way.
+/// A task that is in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnderWay {
-    /// Its id.
+    /// The id.
     pub id: u64,
-    /// Its work id; empty if it has none.
+    /// The work id; empty if the task has none.
     pub work: Name,
-    /// Its group.
+    /// The group.
     pub group: Name,
-    /// Its run status.
+    /// The run status.
     pub status: RunStatus,
-    /// Whether it counts towards the limit of its group.
+    /// Whether the task counts towards the limit of its group.
     pub counts: bool,
-    /// Its current attempt.
+    /// The current attempt.
     pub attempt: Option<Attempt>,
-    /// The name of the server it runs on; `None` if there is no such server.
+    /// The name of the server that the attempt runs on; `None` if the server does not exist.
     pub server: Option<Name>,
     /// The attempt that keeps a position in line for the execute lock.
     pub blocked: Option<Token>,
-    /// Its current cleanup.
+    /// The current cleanup.
     pub cleaning: Option<Cleaning>,
-    /// Whether time should have acted on it, and has not.
+    /// Whether a deadline of the task has passed without being handled.
     pub late: bool,
 }
 

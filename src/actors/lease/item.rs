@@ -131,7 +131,7 @@ pub struct Lease {
 /// The newest pass. Kept after its end, since its period may last longer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
-    /// Its fencing token: the journal entry by which it began.
+    /// The fencing token: the journal entry by which it began.
     pub token: Token,
     /// The journal entry of the request that it belongs to; zero if there is none.
     pub place: Token,

@@ -37,7 +37,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
-    /// Its pass has begun.
+    /// The pass has begun.
     Current,
     /// It is next.
     Next,
@@ -45,7 +45,7 @@ pub enum Turn {
     NotNeeded,
     /// The same as `NotNeeded`, but the command of this request is kept in case the other client dies.
     Kept,
-    /// Its pass cannot begin at once, and it does not wait.
+    /// The pass cannot begin at once, and it does not wait.
     NoDelay,
 }
 
@@ -55,7 +55,7 @@ pub enum Turn {
 pub enum Step {
     /// The lease is created.
     Made,
-    /// Its pass has ended.
+    /// The pass has ended.
     Ended {
         /// How its process ended, if that is known.
         exit: Option<Exit>,

@@ -301,16 +301,16 @@ pub enum Outcome {
     Queued {
         /// The slot of the new entry.
         slot: Slot,
-        /// Its position in line; 2 for the first contender.
+        /// The position in line; 2 for the first contender.
         place: u32,
     },
     /// The span of an entry is restarted.
     Renewed {
         /// The slot of the entry.
         slot: Slot,
-        /// Its position in line; 1 for the owner.
+        /// The position in line; 1 for the owner.
         place: u32,
-        /// Its token; zero for a contender.
+        /// The token; zero for a contender.
         token: Token,
     },
     /// Entries end, in this order.

@@ -12,12 +12,12 @@ use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The limits on panics beyond which the node halts.
+/// The limits on panics. The node halts when one is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Limit on the panics of one actor that leave its state intact.
+    /// The limit on panics of one actor that leave its state intact.
     pub restarts: Intensity,
-    /// Limit on the panics of one actor that spend its state, so that it has to be rebuilt.
+    /// The limit on panics of one actor after which its state has to be rebuilt.
     pub rebuilds: Intensity,
 }
 
@@ -45,7 +45,7 @@ pub enum Outcome {
 /// A query about panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// Returns the record of one actor's panics.
+    /// Look up the record of one actor's panics.
     Of(ActorId),
 }
 
@@ -175,12 +175,12 @@ impl Machine for SupervisorMachine {
         )
     }
 
-    /// Panics replayed by the recovery happened before this start and do not count against the limits.
+    /// Panics that recovery replays happened before this start and do not count towards the limits.
     fn start(&mut self, _start: Start) {
         self.recent.clear();
     }
 
-    /// An actor waits for its verdict, so the message must not be refused.
+    /// An actor is waiting for the verdict, so the message must not be refused.
     fn weight(&self, _panicked: &Panicked) -> Weight {
         Weight::Frees
     }
@@ -315,12 +315,12 @@ mod tests {
         assert_eq!(
             verdict(101, lock, false),
             Verdict::Restart,
-            "the first is out of the period"
+            "the first panic is older than the period"
         );
         assert_eq!(verdict(102, lock, false), Verdict::Halt);
         assert_eq!(verdict(160, lock, true), Verdict::Halt);
         let Reply::Record(record) = machine.query(Now::default(), &Query::Of(lock)) else {
-            panic!("a record is asked for");
+            panic!("the query is for a record");
         };
         assert_eq!(
             (record.restarts, record.rebuilds, record.causes.len()),

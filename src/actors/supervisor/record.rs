@@ -7,15 +7,15 @@ use crate::spine::delivery::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// The number of causes kept for each actor. With their texts they fit into one page.
+/// The maximum number of causes kept for each actor. With their texts they fit into one page.
 pub(super) const CAUSES_MAX: usize = 8;
 
 /// The panics of one actor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Number of panics that left the state intact.
+    /// The number of panics that left the state intact.
     pub restarts: u64,
-    /// Number of panics that spent the state.
+    /// The number of panics after which the state had to be rebuilt.
     pub rebuilds: u64,
     /// The most recent panics, oldest first; at most `CAUSES_MAX`.
     pub causes: VecDeque<Cause>,
@@ -26,9 +26,9 @@ pub struct Record {
 pub struct Cause {
     /// The stage of the delivery in which the actor panicked.
     pub stage: Stage,
-    /// The journal entry marked as poisoned or, if none was, the newest one at that time.
+    /// The journal entry marked as poisoned or, if there was none, the newest entry at that time.
     pub seq: Seq,
-    /// When it was reported.
+    /// When the panic was reported.
     pub at: Timestamp,
     /// The panic message.
     pub cause: String,
@@ -36,7 +36,7 @@ pub struct Cause {
     pub item: Option<u64>,
 }
 
-/// Each record has a page of its own.
+/// Each record is stored in its own page.
 impl Plain for Record {
     const KIND: u8 = 0;
     const SLOTS: u32 = 1;

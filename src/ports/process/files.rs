@@ -22,10 +22,10 @@ const COMMAND: &str = "cmd.sh";
 /// The PID file; it exists as long as the process lives, and its age is the process's.
 const PID: &str = "process.pid";
 
-/// Its standard output.
+/// The standard output.
 pub(crate) const STDOUT: &str = "stdout.log";
 
-/// Its standard error.
+/// The standard error.
 pub(crate) const STDERR: &str = "stderr.log";
 
 /// The maximum size of an environment file, in bytes.

@@ -146,7 +146,7 @@ fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
 struct Bounded {
     path: PathBuf,
     bound: Bound,
-    /// Its size at the last check.
+    /// The size at the last check.
     length: u64,
     /// How many checks to skip now, and the current interval.
     skips: u32,

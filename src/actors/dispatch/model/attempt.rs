@@ -10,9 +10,9 @@ use sexton::actors::lock::LockState;
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
-/// Returns the verdict on an attempt, with the exit of its process if it had one.
+/// Returns the verdict on an attempt, given how its process ended if it had one.
 fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
-    // A command that may have run must not run again, unless it saved its progress or may be repeated.
+    // A command that may have run must not run again, unless it saved its state or may be repeated.
     let broken = |cause| {
         let goes_on = task.revision > attempt.revision || !task.terms.abort_on_failure;
         match (attempt.last, goes_on) {
@@ -62,7 +62,7 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
     }
 }
 
-/// Returns the wait after `setbacks` failed attempts and one more.
+/// Returns the wait after `setbacks + 1` failed attempts.
 fn backoff(setbacks: u32) -> u64 {
     if setbacks == 0 {
         return 0;
@@ -71,7 +71,7 @@ fn backoff(setbacks: u32) -> u64 {
     doubled.min(60_000)
 }
 
-/// Returns the message about a task after this verdict.
+/// Returns the task's message after this verdict.
 fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
     let said = match &attempt.said {
         Some(BurstReport::Done { words, .. } | BurstReport::Fail { words }) => Some(words.clone()),
@@ -86,7 +86,9 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
             format!("its command was killed by signal {signal} before it saved anything")
         }
         (Verdict::FailedOut(Cause::Died), _, Some(Exit::Code(code))) => {
-            format!("its command ended with status {code}, unannounced, before it saved anything")
+            format!(
+                "its command ended with status {code}, without a report, before it saved anything"
+            )
         }
         (Verdict::FailedOut(Cause::Died), _, _) => {
             "its command was lost before it saved anything".to_owned()
@@ -122,7 +124,7 @@ impl Model {
         })
     }
 
-    /// Lets time act on a task.
+    /// Handles a deadline of a task.
     pub(super) fn lapse(&mut self, slot: Slot, entry: Entry) -> bool {
         let Some(task) = self.task(slot) else {
             return false;
@@ -235,7 +237,7 @@ impl Model {
         is_new
     }
 
-    /// Gives up on a cleanup: its record is to be removed when it has ended.
+    /// Gives up on a cleanup: its record is removed when it has ended.
     pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
         let cleaning = self.task(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -249,7 +251,7 @@ impl Model {
         tasks.find(|(_, task)| cleans(task)).map(|(slot, _)| *slot)
     }
 
-    /// Handles the end of a process tree, of an attempt or of a cleanup.
+    /// Handles the end of the process tree of an attempt or a cleanup.
     pub(super) fn gone(&mut self, gone: EndNotice, entry: Entry) -> bool {
         if gone.until != Until::Tree {
             return false;
@@ -277,8 +279,8 @@ impl Model {
         true
     }
 
-    /// Handles the end of an attempt's local process. On another machine the attempt counts as running until its end is reported, or nobody
-    /// can be asked.
+    /// Handles the end of an attempt's local process. An attempt on another machine counts as running until its end is reported, or until
+    /// the machine can no longer be asked.
     fn settle(&mut self, slot: Slot, exit: Exit, entry: Entry) {
         let Some(attempt) = &mut self.at(slot).attempt else {
             return;
@@ -307,7 +309,7 @@ impl Model {
         self.end(slot, Some(exit), entry);
     }
 
-    /// Handles the report that an attempt was granted a lock, or waits for it.
+    /// Handles a report that an attempt was granted a lock, or waits for one.
     pub(super) fn held(&mut self, held: &LockState, entry: Entry) -> bool {
         let text = |name: &sexton::actors::lock::Name| {
             let text = std::str::from_utf8(name.as_bytes());
@@ -351,7 +353,7 @@ impl Model {
         true
     }
 
-    /// Another holder has the execute lock: the thread is freed, and the task waits in line.
+    /// Frees the thread, since another holder has the execute lock, and lets the task wait in line.
     fn block(&mut self, slot: Slot, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-update"]);
         let task = self.at(slot);

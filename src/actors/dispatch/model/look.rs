@@ -102,7 +102,7 @@ impl Model {
         views
     }
 
-    /// Lists groups that have settings, tasks under way, or tasks that could be if the group allowed it.
+    /// Lists groups that have settings, tasks in progress, or tasks that could begin if the group permitted it.
     fn groups(&self) -> Vec<GroupView> {
         let tasks = self.state.tasks.iter().map(|(_, it)| &it.group);
         let set = self.state.groups.iter().map(|it| &it.name);
@@ -117,7 +117,7 @@ impl Model {
             let mut works: Vec<&Name> = Vec::new();
             let mut ready = 0;
             for it in its {
-                // Only one task of a work id can be next.
+                // Only one task with a given work id can be next.
                 let is_first = it.work.as_bytes().is_empty()
                     || it.status == RunStatus::Waiting
                     || !works.contains(&&it.work);
@@ -140,7 +140,7 @@ impl Model {
             .collect()
     }
 
-    /// Returns everything that is under way. Time has acted on whatever was due before a query.
+    /// Returns all work in progress. Due deadlines are always handled before a query, so no task is late.
     fn standing(&self) -> Standing {
         let mut tasks: Vec<_> = self.state.tasks.iter().collect();
         tasks.sort_unstable_by_key(|(slot, _)| *slot);
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Lists tasks that are not over: those that run, those that wait, and those that could begin, one per work id.
+    /// Lists tasks that are not over: those that run, those that wait, and those that could begin; of these, one per work id.
     fn stirring(&self, most: usize) -> Tasks {
         let with = |status: &[RunStatus]| {
             let tasks = self.state.tasks.iter();
@@ -217,7 +217,7 @@ impl Model {
         }
     }
 
-    /// Returns whether no other task with its work id and group could begin before it.
+    /// Returns whether no other task with the same work id and group could begin before this one.
     fn is_first_of_work(&self, task: &Task) -> bool {
         let rank = |task: &Task| (task.priority, task.id);
         let tasks = self.state.tasks.iter().map(|(_, other)| other);
@@ -229,7 +229,7 @@ impl Model {
         !same.any(|other| rank(other) < rank(task))
     }
 
-    /// Returns the answer to a wait, if it is over.
+    /// Returns the answer to a wait if its condition is met.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         match watch {
             Watch::Over(id) => match self.find(*id) {

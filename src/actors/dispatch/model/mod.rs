@@ -1,6 +1,6 @@
-//! A model of dispatch: plain lists that are searched for everything. The machine is compared with it by `tests/` and by the simulation
-//! (`tests/sim/dispatch/`), which is why it refers to the library as programs do. It shares no code with the machine, only the types of
-//! messages, state and views.
+//! A model of dispatch: plain lists without indexes. `tests/` and the simulation (`tests/sim/dispatch/`) compare the machine with it; for
+//! the simulation, it refers to the library by its crate name. It shares only the types of messages, state and views with the machine, and
+//! no code.
 //!
 //! | file | holds |
 //! |---|---|
@@ -24,12 +24,12 @@ use sexton::actors::dispatch::{
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
 
-/// The entry of a message.
+/// The journal entry of a message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
     pub(crate) now: Now,
-    /// The id of the process that is launched, if one is.
+    /// The id of the process that the message launches, if it launches one.
     pub(crate) process: Option<ProcessId>,
     /// Whether the coordinator is draining.
     pub(crate) draining: bool,
@@ -47,33 +47,33 @@ pub(crate) struct State {
     epoch: Timestamp,
 }
 
-/// The model: its state, and what is volatile beside it.
+/// The model: its durable state, and its volatile state.
 #[derive(Clone, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each says something of its own"
+    reason = "the flags are independent of each other"
 )]
 pub(crate) struct Model {
     rules: Rules,
     pub(crate) state: State,
-    /// The tasks on which time does not act until they change, because that panicked.
+    /// The tasks whose deadlines are not handled until they change, because handling one panicked.
     stuck: Vec<Slot>,
-    /// Whether no burst begins until something changes, because that panicked.
+    /// Whether no burst begins until the state changes, because beginning one panicked.
     stalled: bool,
-    /// Whether forgetting by date is suspended, because the wall clock is in doubt.
+    /// Whether the wall clock is in doubt, so that no task is forgotten by date.
     pub(crate) held: bool,
-    /// Whether no burst begins because the disk is low on space.
+    /// Whether the disk is low on space, so that no burst begins.
     pub(crate) disk_low: bool,
     /// Whether an attempt has failed because of its server since this was last reset.
     pub(crate) troubled: bool,
-    /// The messages to other actors since these were last taken.
+    /// The messages to other actors since they were last taken.
     pub(crate) tells: Vec<Notification>,
 }
 
 /// The result of a message: the reply, and whether anything changed.
 pub(crate) type Applied = (Reply, bool);
 
-/// The result of a message, or the reason why it is refused.
+/// The result of a message, or why it is refused.
 type ApplyResult = Result<Applied, Refused>;
 
 /// Returns the lowest free slot.
@@ -121,20 +121,20 @@ impl Model {
         (reply, changed)
     }
 
-    /// Handles a start of the coordinator: heartbeat intervals begin again, and bursts resume.
+    /// Handles a start of the coordinator: heartbeat intervals start again, and bursts resume.
     pub(crate) fn start(&mut self, at: Timestamp) {
         self.state.epoch = at;
         self.state.rests = false;
         self.recover();
     }
 
-    /// Handles a rebuild of the machine: time acts on everything again.
+    /// Handles a rebuild of the machine: all deadlines are handled again.
     pub(crate) fn recover(&mut self) {
         self.stuck.clear();
         self.stalled = false;
     }
 
-    /// Returns whether there are tasks on which time does not act.
+    /// Returns whether there are tasks whose deadlines are not handled.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }
@@ -150,12 +150,12 @@ impl Model {
         tasks.find(|(its, _)| *its == slot).map(|(_, task)| task)
     }
 
-    /// Returns a task to be changed: time acts on it again.
+    /// Returns a task that is to be changed; its deadlines are handled again.
     fn at(&mut self, slot: Slot) -> &mut Task {
         self.stuck.retain(|it| *it != slot);
         let mut tasks = self.state.tasks.iter_mut();
         let found = tasks.find(|(its, _)| *its == slot);
-        found.map(|(_, task)| task).expect("it is there")
+        found.map(|(_, task)| task).expect("the task exists")
     }
 
     fn forget(&mut self, slot: Slot) {
@@ -182,13 +182,13 @@ impl Model {
         let tasks = self.state.tasks.iter();
         let over = tasks.filter(|(_, task)| task.status == RunStatus::Complete);
         let mut over: Vec<_> = over
-            .map(|(slot, task)| (task.ended.expect("it is over"), *slot))
+            .map(|(slot, task)| (task.ended.expect("the task is over"), *slot))
             .collect();
         over.sort_unstable();
         over
     }
 
-    /// Forgets the oldest of the tasks that are over if one more would be too many, and a second one if there would still be too many.
+    /// Forgets the oldest task that is over if one more would exceed the limit, and a second one if the limit would still be exceeded.
     fn make_room(&mut self, than: Slot) {
         for _ in 0..2 {
             let mut over = self.over();

@@ -1,11 +1,11 @@
-//! The choice of the next task and its server, what holds others back, and what time does first.
+//! The choice of the next task and its server, why other tasks do not begin, and which item is due first.
 
 use super::{Model, count};
 use sexton::actors::dispatch::{Message, Obstacle, Pause, RunStatus, Server, Task};
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::Slot;
 
-/// An item on which time acts. Tasks come before the next burst.
+/// An item of the timer. Tasks come before the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Task(Slot),
@@ -34,7 +34,7 @@ impl Item {
 }
 
 impl Model {
-    /// Returns the first item on which time acts by `now`.
+    /// Returns the first item that is due at `now`.
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
         let acts_at = |task: &Task| match task.status {
             RunStatus::Waiting if !task.is_due => Some(now.offset.time(task.wake)),
@@ -86,19 +86,19 @@ impl Model {
         free.min().map(|(_, slot)| slot)
     }
 
-    /// Counts the tasks that are under way and not paused.
+    /// Counts the tasks that are in progress and not paused.
     fn under_way(&self) -> u32 {
         let tasks = self.state.tasks.iter();
         count(tasks.filter(|(_, it)| it.status.is_under_way() && !it.paused))
     }
 
-    /// Counts the tasks of a group that are under way, from their first burst to their last.
+    /// Counts the tasks of a task's group that are in progress, from their first burst to their last.
     fn used_of_group(&self, task: &Task) -> u32 {
         let tasks = self.state.tasks.iter();
         count(tasks.filter(|(_, it)| it.counts && it.group == task.group))
     }
 
-    /// Returns another task with the same work id that is under way, the one with the lowest id.
+    /// Returns the task with the lowest id among the other tasks with the same work id that are in progress.
     fn other(&self, task: &Task) -> Option<u64> {
         let tasks = self.state.tasks.iter().map(|(_, it)| it);
         let others = tasks.filter(|it| {
@@ -108,7 +108,7 @@ impl Model {
         others.map(|it| it.id).min()
     }
 
-    /// Returns what in the task itself holds it back.
+    /// Returns the obstacle to the next burst that lies in the task itself.
     fn own_obstacle(task: &Task) -> Option<Obstacle> {
         match task.status {
             RunStatus::NotReady => return Some(Obstacle::NotReady),
@@ -123,7 +123,7 @@ impl Model {
         task.paused.then_some(Obstacle::Paused)
     }
 
-    /// Returns what else holds it back, apart from threads.
+    /// Returns any other obstacle to the next burst, except a lack of threads.
     fn obstacle_of_others(&self, task: &Task) -> Option<Obstacle> {
         let fresh = task.status != RunStatus::Waiting;
         let stops = |pause: Pause| pause == Pause::Hard || fresh && pause == Pause::Soft;
@@ -147,14 +147,14 @@ impl Model {
         Some(Obstacle::WorkUnderWay { work, task: other })
     }
 
-    /// Returns whether its next burst could begin as far as the task and its work id are concerned.
+    /// Returns whether the next burst could begin as far as the task and its work id are concerned.
     pub(super) fn could_begin(&self, task: &Task) -> bool {
         let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
         let is_alone = task.status == RunStatus::Waiting || self.other(task).is_none();
         !rests && is_alone && Self::own_obstacle(task).is_none()
     }
 
-    /// Returns whether its next burst could begin, given a thread.
+    /// Returns whether the next burst could begin, given a free thread.
     fn is_ready(&self, task: &Task) -> bool {
         let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
         !rests && Self::own_obstacle(task).is_none() && self.obstacle_of_others(task).is_none()
@@ -177,7 +177,7 @@ impl Model {
         next.map(|(slot, _)| (*slot, server))
     }
 
-    /// Returns whether a task lacks nothing but an enabled server.
+    /// Returns whether a task could begin if a server were enabled.
     pub(super) fn lacks_servers(&self) -> bool {
         let mut tasks = self.state.tasks.iter();
         self.threads() == 0 && tasks.any(|(_, task)| self.is_ready(task))

@@ -36,7 +36,7 @@ fn launching(
     more: [(&str, String); 2],
 ) -> Launching {
     let mut launching = command.clone();
-    // Attempts are counted, and the newest are stored in order.
+    // `past` holds only the newest attempts, in order; `attempts` counts all of them.
     let place = task.past.iter().position(|it| it.token == token);
     let under_way = usize::from(task.attempt.is_some());
     let later = place.map_or(0, |place| task.past.len() - place - 1 + under_way);
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// Handles the end of a task without an attempt, which may be waiting for its lock.
+    /// Handles the end of a task without an attempt. The task may be waiting for its lock.
     pub(super) fn tell_over(&mut self, slot: Slot) {
         self.tell_yield_of(slot, &["wip-pool-lock-execute"]);
     }
@@ -160,7 +160,7 @@ impl Model {
         self.tells.push(Notification::Process(Box::new(watch)));
     }
 
-    /// Requests a launch or, once it was accepted, the report of its end.
+    /// Requests a launch or, once it was accepted, notification of the end.
     fn tell_process(&mut self, id: ProcessId, taken: bool, launching: Launching) {
         if taken {
             return self.tell_watch(id);
@@ -171,7 +171,7 @@ impl Model {
         self.tells.push(Notification::Process(Box::new(told)));
     }
 
-    /// Sends everything that is now to be done for a task.
+    /// Sends all outstanding requests for a task.
     pub(super) fn tell_obligations(&mut self, slot: Slot) {
         let Some(task) = self.task(slot).cloned() else {
             return;
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// Sends everything that is to be done for any task, as after a start.
+    /// Sends all outstanding requests for all tasks, as after a start.
     pub(crate) fn tell_all(&mut self) {
         let mut slots: Vec<Slot> = self.state.tasks.iter().map(|(slot, _)| *slot).collect();
         slots.sort_unstable();

@@ -7,10 +7,10 @@ use sexton::actors::dispatch::{
 use sexton::actors::lock::Name;
 use sexton::ids::Slot;
 
-/// The most threads of a server.
+/// The maximum number of threads of a server.
 const THREADS_MAX: u32 = 10_000;
 
-/// Refuses what ssh could take for an option, or a shell for syntax.
+/// Refuses texts that ssh could take for an option, or a shell for syntax.
 fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     let Some(remote) = remote else {
         return Ok(());
@@ -35,7 +35,7 @@ impl Model {
         Ok((Reply::Done, before != pause))
     }
 
-    /// Returns limit and pause of a group: its own settings, or the defaults.
+    /// Returns the limit and the pause of a group: its own settings, or the defaults.
     pub(super) fn group(&self, name: &Name) -> (u32, Pause) {
         let (max, pause) = self.set_of(name);
         (max.unwrap_or(self.rules.group_max), pause)
@@ -117,10 +117,10 @@ impl Model {
     fn server_at(&mut self, slot: Slot) -> &mut Server {
         let mut servers = self.state.servers.iter_mut();
         let found = servers.find(|(its, _)| *its == slot);
-        found.map(|(_, server)| server).expect("it is there")
+        found.map(|(_, server)| server).expect("the server exists")
     }
 
-    /// Checks whether a server may be added, next to `others` other new ones.
+    /// Checks whether a server may be added in addition to `others` other new servers.
     fn check_new(
         &self,
         name: &Name,
@@ -156,7 +156,7 @@ impl Model {
         }
     }
 
-    /// Removes a server, at once or when the last attempt there has been stopped.
+    /// Removes a server, immediately or when the last attempt there has been stopped.
     fn remove_server(&mut self, slot: Slot) {
         if self.used(slot) == 0 {
             self.state.servers.retain(|(its, _)| *its != slot);
@@ -175,7 +175,7 @@ impl Model {
         }
     }
 
-    /// Replaces the servers by those of an inventory. What an operator disabled stays as it is.
+    /// Replaces the servers with those of an inventory. Servers that an operator disabled stay disabled.
     pub(super) fn reconcile(&mut self, hosts: &[Host]) -> ApplyResult {
         let reply = self.reconciled(hosts)?;
         let Reply::Reconciled {

@@ -10,11 +10,11 @@ use sexton::actors::process::Launching;
 use sexton::ids::{ProcessId, Slot};
 use std::sync::Arc;
 
-/// The longest span, in milliseconds.
+/// The maximum time limit or wait, in milliseconds.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 fn check(command: &Launching) -> Result<(), Refused> {
-    // Nine variables are added by the coordinator.
+    // The coordinator adds nine variables.
     if command.spec.env.len() + command.spec.secrets.len() > 1024 - 9 {
         return Err(Refused::Command(sexton::actors::process::Flaw::Env));
     }
@@ -155,7 +155,7 @@ impl Model {
         (self.shown(slot), true)
     }
 
-    /// Stops its attempt.
+    /// Stops the attempt of a task.
     pub(super) fn stop(&mut self, slot: Slot, cause: Cause) {
         if let Some(attempt) = &mut self.at(slot).attempt {
             attempt.stopping = Some(cause);
@@ -226,7 +226,7 @@ impl Model {
             | Report::Fail { .. }
             | Report::Far(_) => self.at(slot),
         };
-        let attempt = task.attempt.as_mut().expect("it was just looked at");
+        let attempt = task.attempt.as_mut().expect("its attempt was just found");
         // Once an attempt has sent a heartbeat, each of its reports counts as one.
         if *report == Report::Beat || attempt.beat.is_some() {
             attempt.beat = Some(entry.now.at);

@@ -1,11 +1,11 @@
-//! What a test run has encountered: verdicts, causes, obstacles and refusals, by name.
+//! The verdicts, causes, obstacles and refusals that a test run has encountered, by name.
 
 use crate::actors::dispatch::{
     Cause, ExitStatus, Obstacle, Outcome, Past, Refused, Reply, Step, TaskStep, TaskView, Verdict,
 };
 use std::collections::BTreeMap;
 
-/// What must be encountered, and not just by chance.
+/// Everything that a run must encounter, and more than once or twice.
 const NAMES: &[&str] = &[
     "ended not-finished never",
     "ended warning",
@@ -95,7 +95,7 @@ impl Coverage {
         }
     }
 
-    /// Returns what was encountered less than a few times, and what was encountered although it cannot be.
+    /// Returns the names that were encountered less than a few times, and those that were encountered although they must not be.
     pub(super) fn rare(&self) -> Vec<&str> {
         let count = |name: &str| self.0.get(name).copied().unwrap_or(0);
         let expected = NAMES.iter().filter(|name| !name.ends_with(" never"));

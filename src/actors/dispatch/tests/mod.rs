@@ -1,10 +1,10 @@
-//! The machine against the model: in any history, they must agree in replies, messages and state.
+//! Compares the machine with the model: in any history, they must agree on replies, messages and state.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `pair.rs` | machine and model next to each other, and the log of what was committed |
+//! | `pair.rs` | the machine, its model, and the log of committed entries |
 //! | `steps.rs` | the steps of a history |
-//! | `coverage.rs` | what a run has encountered |
+//! | `coverage.rs` | the cases that a run has encountered |
 
 mod coverage;
 mod pair;
@@ -42,5 +42,8 @@ fn the_model_meets_every_verdict_cause_obstacle_and_refusal_it_is_there_for() {
         met.add(&pair.met);
     }
     let rare = met.rare();
-    assert!(rare.is_empty(), "hardly ever met: {rare:?} of {met:?}");
+    assert!(
+        rare.is_empty(),
+        "encountered too rarely: {rare:?} of {met:?}"
+    );
 }

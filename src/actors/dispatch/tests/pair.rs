@@ -1,4 +1,4 @@
-//! The machine next to its model.
+//! The machine paired with its model.
 
 use super::coverage::{Coverage, has_reason};
 use super::steps::Doing;
@@ -40,7 +40,7 @@ pub(super) fn rules() -> Rules {
     }
 }
 
-/// The machine under test next to its model, and the log of what was committed.
+/// The machine under test, its model, and the log of committed entries.
 pub(super) struct Pair {
     machine: DispatchMachine,
     model: Model,
@@ -55,7 +55,7 @@ pub(super) struct Pair {
     shelf: Shelf<DispatchMachine>,
     waits: Vec<(Ticket, Watch)>,
     tickets: u64,
-    /// Requests to the lock actor that were not answered yet.
+    /// Requests to the lock actor that have not been answered yet.
     holds: Vec<LockState>,
     pub(super) met: Coverage,
 }
@@ -66,7 +66,7 @@ enum Logged {
 }
 
 impl Logged {
-    /// Commits it once more if it comes after `after`.
+    /// Commits the entry to a machine if it comes after `after`.
     fn repeat(&self, machine: &mut DispatchMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    /// Decides twice, commits and logs as the host does, and applies the message to the model.
+    /// Decides twice, commits and logs like the host, and applies the message to the model.
     fn send(&mut self, message: Message) {
         let moment = Moment {
             seq: Seq(self.seq + 1),
@@ -180,7 +180,7 @@ impl Pair {
         }
     }
 
-    /// Notes what can only be recognised from the state before.
+    /// Notes the cases that can only be recognised from the state before the message.
     fn note_change(&mut self, before: &State, outcome: &Outcome) {
         let Outcome::Changed { steps, .. } = outcome else {
             return;
@@ -207,7 +207,9 @@ impl Pair {
             match effect {
                 Effect::Wake(ticket, reply) => {
                     let wait = self.waits.iter().position(|(its, _)| *its == ticket);
-                    let (_, watch) = self.waits.remove(wait.expect("it is waited for"));
+                    let (_, watch) = self
+                        .waits
+                        .remove(wait.expect("the ticket belongs to a wait"));
                     assert_eq!(Some(reply), self.model.wakes(&watch));
                     self.met.note(match watch {
                         Watch::ServersWanted => "told that servers are wanted",
@@ -258,7 +260,7 @@ impl Pair {
         }
     }
 
-    /// Handles what is due before each message.
+    /// Handles all items that are due, as before each message.
     fn let_time_act(&mut self) {
         for _ in 0..100 {
             let due = self.machine.due(self.both());
@@ -283,7 +285,7 @@ impl Pair {
             assert!(self.seq > before, "a tick changes something");
             self.compare();
         }
-        panic!("time acts without end");
+        panic!("items stay due without end");
     }
 
     /// Checks that nothing is due before the reported deadline.
@@ -374,7 +376,7 @@ impl Pair {
         self.model.held = held;
     }
 
-    /// Handles that the disk is low on space from now on, or no longer.
+    /// Sets whether the disk is low on space.
     fn set_disk_low(&mut self, disk_low: bool) {
         self.machine.hold_for_space(disk_low);
         self.model.disk_low = disk_low;
@@ -440,7 +442,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that a start states everything again.
+    /// Checks that a start sends all outstanding requests again.
     fn resume(&mut self) {
         let mut effects = Effects::<DispatchMachine>::default();
         self.machine.resume(&mut effects);
@@ -474,16 +476,13 @@ impl Pair {
         assert_eq!(views, self.model.views());
         for view in &views {
             self.met.note_view(view);
-            assert!(
-                has_reason(view),
-                "it failed, and does not say why: {view:?}"
-            );
+            assert!(has_reason(view), "a failed task gives no reason: {view:?}");
         }
         Self::check_promises(&views);
         let now = self.both();
         let mut standing = self.machine.query(now, &Query::Standing);
         if let Reply::Standing(standing) = &mut standing {
-            // A host lets time act before each query; this test does not.
+            // A host handles due items before each query; this test does not.
             standing.tasks.iter_mut().for_each(|it| it.late = false);
         }
         assert_eq!(standing, self.model.answer(&Query::Standing));
@@ -521,7 +520,7 @@ impl Pair {
         }
     }
 
-    /// Checks what holds regardless of the rules.
+    /// Checks the invariants that hold regardless of the rules.
     fn check_promises(views: &[TaskView]) {
         let processing = |it: &&TaskView| it.task.status == RunStatus::Processing;
         let runs = |it: &&TaskView| it.task.attempt.is_some();
@@ -539,7 +538,11 @@ impl Pair {
         let under_way = works.len();
         works.sort_unstable();
         works.dedup();
-        assert_eq!(works.len(), under_way, "of a work id one is under way");
+        assert_eq!(
+            works.len(),
+            under_way,
+            "only one task of a work id is under way"
+        );
     }
 
     /// Rebuilds the machine from the newest snapshot and the log after it.
@@ -558,7 +561,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that the log alone, committed into a machine with other rules, gives the same state.
+    /// Checks that committing the log alone to a machine with other rules gives the same state.
     pub(super) fn replay(&self) {
         let mut fresh = DispatchMachine::new(Rules {
             tasks_max: 0,

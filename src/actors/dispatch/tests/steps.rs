@@ -11,7 +11,7 @@ use crate::clock::Date;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// A step. Tasks and processes are given by their index among those that exist.
+/// A step. Tasks and processes are identified by their index among those that exist.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
     Send(Message),
