@@ -1,6 +1,6 @@
 //! Formats a status as metrics, in the `OpenMetrics` text format that Prometheus reads. Every page is built from a single
-//! status, so its numbers are consistent. Labels come from closed sets, except for the names of queues, of which a limited
-//! number is shown: no client can create series without bound.
+//! status, so its numbers are consistent. Labels come from closed sets, except for the names of queues, of which only a
+//! limited number is shown. Clients therefore cannot create an unlimited number of series.
 
 use crate::actors::process::{Phase, ProcessMachine, Status};
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The number of queues with metrics of their own: those with the most jobs.
+/// The maximum number of queues with metrics of their own: those with the most jobs.
 const QUEUES: usize = 100;
 
 /// The number of queues requested at a time.
@@ -34,7 +34,7 @@ type Label = [(&'static str, &'static str); 1];
 type Whole = Gauge<u64, AtomicU64>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// Returns the queues with the most jobs. They are examined in shares, so that nothing else is delayed.
+/// Returns the queues with the most jobs. Queues are examined in shares, so that other requests are not delayed.
 pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueError> {
     let mut largest: Vec<QueueView> = Vec::new();
     let mut from = Some(Slot(0));

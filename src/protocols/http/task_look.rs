@@ -1,4 +1,4 @@
-//! Tasks over HTTP, read-only: which tasks there are, their state, and why a task is not running. The members are
+//! Tasks over HTTP, read-only: which tasks exist, their state, and why a task is not running. The members are
 //! documented in `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::binding::Exit;
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_tasks",
                 summary: "List tasks",
-                more: "Sorted by id. Long lists are returned in pages, which are not a consistent snapshot. A page may be empty and still have a next one.",
+                more: "Sorted by id. Long lists are returned in pages, which are not a consistent snapshot. A page may be empty and still be followed by others.",
                 answer: "Tasks.",
             },
             &[Failed, Reason::Large],
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             task,
             Words {
                 id: "task",
-                summary: "One task",
+                summary: "Get a task",
                 more: "Includes its attempts, and why it is not running.",
                 answer: "The task.",
             },
@@ -112,7 +112,7 @@ pub(crate) struct Filter {
     group: Option<Name>,
     /// Only tasks with this work id.
     work: Option<Name>,
-    /// The most tasks to return.
+    /// The maximum number of tasks to return.
     #[serde(default)]
     limit: Limit,
     /// The `next` of the previous answer, to continue after it.
@@ -146,7 +146,10 @@ async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Tasks>, 
 
 /// A task.
 #[derive(Serialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate JSON member"
+)]
 pub(crate) struct Task {
     /// The task's id.
     id: u64,
@@ -162,7 +165,7 @@ pub(crate) struct Task {
     exit: &'static str,
     /// The numeric exit status, as in Wip: 0 to 5.
     exit_status: u8,
-    /// The message about how the task ended.
+    /// A message about how the task ended.
     message: String,
     /// Why its next burst does not begin; null if nothing prevents it.
     why: Option<String>,
@@ -172,7 +175,7 @@ pub(crate) struct Task {
     created_at: Timestamp,
     /// The time its first attempt was claimed.
     started_at: Option<Timestamp>,
-    /// The time it was over.
+    /// The time it ended.
     ended_at: Option<Timestamp>,
     /// The time its next burst may begin; null if it does not wait.
     wake_at: Option<Timestamp>,
@@ -184,13 +187,13 @@ pub(crate) struct Task {
     burst_ms: u64,
     /// Milliseconds after which an attempt is stopped and the task fails.
     fail_after_ms: u64,
-    /// The longest time between two heartbeats, in milliseconds, once there has been one.
+    /// The maximum time between two heartbeats, in milliseconds, once there has been one.
     progress_ms: u64,
     /// Whether the task fails if its command dies before it has saved anything.
     abort_on_failure: bool,
     /// Whether the command must report how its burst ended.
     report_required: bool,
-    /// The number of times it has saved.
+    /// The number of times it has saved its state.
     revision: u64,
     /// The size of the newest saved state, in bytes.
     saved_bytes: Option<u64>,
@@ -198,7 +201,7 @@ pub(crate) struct Task {
     attempts: u64,
     /// The number of consecutive attempts without progress.
     setbacks: u32,
-    /// The attempt that is under way.
+    /// The running attempt.
     attempt: Option<Live>,
     /// The newest attempts that have ended, oldest first.
     past: Vec<Finished>,
@@ -206,11 +209,11 @@ pub(crate) struct Task {
     now: Timestamp,
 }
 
-/// An attempt that is under way.
+/// A running attempt.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskAttempt")]
 pub(crate) struct Live {
-    /// The fencing token, which only ever grows.
+    /// The fencing token, which only grows.
     token: Token,
     /// The server that it runs on.
     server: String,
@@ -224,7 +227,7 @@ pub(crate) struct Live {
     launched_at: Option<Timestamp>,
     /// The time of its newest heartbeat.
     heartbeat_at: Option<Timestamp>,
-    /// How its command reported the end of the burst: `done`, `warning`, `wait` or `fail`.
+    /// The end of the burst as reported by its command: `done`, `warning`, `wait` or `fail`.
     said: Option<&'static str>,
     /// Why it is being stopped.
     stopping: Option<&'static str>,
@@ -256,13 +259,13 @@ pub(crate) struct Finished {
     code: Option<u8>,
     /// The signal that ended the process.
     signal: Option<u8>,
-    /// The step at which the launch failed, and why. Null in lists, and if the record of its process is gone.
+    /// The step at which the launch failed, and why. Null in lists, and if the record of its process has been removed.
     failure: Option<String>,
-    /// Whether it saved something.
+    /// Whether it saved its state.
     saved: bool,
-    /// The exit code of its cleanup command; null if there is none, or it has not ended or not by itself.
+    /// The exit code of its cleanup command; null if there is none, or if it has not ended or was ended by a signal.
     cleanup_code: Option<u8>,
-    /// The signal that ended what cleaned up after it.
+    /// The signal that ended its cleanup command.
     cleanup_signal: Option<u8>,
 }
 
