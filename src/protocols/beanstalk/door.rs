@@ -198,7 +198,7 @@ impl Door {
         Ok(Self { shared, address })
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address that the listener is bound to.
     pub fn address(&self) -> &Address {
         &self.address
     }

@@ -24,7 +24,7 @@ pub(super) struct PutLine {
     /// The reservation time in seconds; at least 1.
     pub(super) ttr: u32,
     pub(super) body_bytes: u32,
-    /// What follows the size. An error in it is reported only if the body is not too big.
+    /// The arguments after the size. An error in them is reported only if the body is not too big.
     pub(super) tail: Result<Option<Dedup>, Refusal>,
 }
 

@@ -341,7 +341,7 @@ impl BeanstalkSession {
         true
     }
 
-    /// Handles a `reserve` that found no job: replies at once, or begins to wait and returns `false`.
+    /// Handles a `reserve` that found no job: replies immediately, or begins to wait and returns `false`.
     fn reserve(
         &mut self,
         patience: Option<u32>,

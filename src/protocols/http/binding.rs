@@ -8,7 +8,7 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much of a process must have ended before its right ends.
+/// How much of a process must have ended before the right bound to it ends.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Extent {

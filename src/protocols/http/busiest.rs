@@ -1,6 +1,6 @@
 //! The busiest queues, locks, leases and tasks, for an overview: `sexton top` polls it once a second.
 //!
-//! It never walks everything: if there are very many queues, each answer covers a share of them, with the position where the
+//! An answer never walks everything: if there are very many queues, each answer covers a share of them, with the position where the
 //! next one continues.
 
 use crate::actors::lock::{Contended, Ranking};

@@ -147,7 +147,7 @@ impl de::Error for Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
-    /// In a query, where numbers are text, too.
+    /// In a query, where even numbers are text.
     Text,
     /// In a member whose name ends in `_b64`.
     Base64,

@@ -191,7 +191,7 @@ const fn yes() -> bool {
 pub(crate) struct RootJob {
     /// Identifies the root job's jobs within the queue.
     signature: String,
-    /// Its time, in any unit; larger is newer.
+    /// The time of the root job, in any unit; larger is newer.
     at: u64,
 }
 
@@ -280,7 +280,7 @@ pub(crate) struct RegisterRoot {
     queue: QueueName,
     /// Identifies the root job's jobs within the queue.
     signature: String,
-    /// Its time, in any unit; larger is newer.
+    /// The time of the root job, in any unit; larger is newer.
     at: u64,
 }
 
@@ -339,7 +339,7 @@ pub(crate) struct Changed {
     phase: Option<Phase>,
     /// The number of claims since the job was added or kicked.
     attempts: Option<u32>,
-    /// Milliseconds until its delay or claim ends, or until it is retried or pruned; null if there is no such time.
+    /// Milliseconds until the job's delay or claim ends, or until it is retried or pruned; null if none applies.
     remaining_ms: Option<u64>,
 }
 
@@ -430,7 +430,7 @@ pub(crate) struct Release {
     /// Milliseconds until the job is ready.
     #[serde(default)]
     delay_ms: Span,
-    /// Its new priority; unchanged if left out.
+    /// The job's new priority; unchanged if left out.
     priority: Option<u32>,
 }
 
@@ -447,7 +447,7 @@ pub(crate) struct Bury {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// Its new priority; unchanged if left out.
+    /// The job's new priority; unchanged if left out.
     priority: Option<u32>,
 }
 

@@ -369,7 +369,7 @@ pub(crate) struct Finish {
     name: Name,
     /// The token of the pass.
     token: Token,
-    /// Its exit status.
+    /// The exit status of the pass.
     #[serde(default)]
     code: Number<u8, 0, 255>,
 }

@@ -205,7 +205,7 @@ pub(crate) struct Lease {
     catch_up: bool,
     /// The file that gets a line when a pass begins and another when it ends; null if there is none.
     logfile: Option<String>,
-    /// The next scheduled date.
+    /// The next scheduled date, in milliseconds since 1970.
     due_at: Option<Timestamp>,
     /// The number of the newest pass, which is the number of passes begun.
     begun: u64,
@@ -232,36 +232,36 @@ pub(crate) struct Lease {
 pub(crate) struct Pass {
     /// The fencing token, which only grows.
     token: Token,
-    /// The token of the request that it came from; 0 if there is none.
+    /// The token of the request that led to the pass; 0 if there is none.
     place: Token,
     /// `launched`: a command launched by the coordinator; `process`: a client identified by its process; `client`: a client
     /// that renews its pass; `nobody`: an imported pass that had already ended.
     holder: &'static str,
     /// The PID of the holder; 0 if unknown.
     pid: u64,
-    /// The id of its process.
+    /// The id of the pass's process.
     process: Option<String>,
     /// The command that was launched.
     command: Option<Vec<String>>,
-    /// The state of its process: `queued`, `running`, `stopping`, `exited`.
+    /// The state of the process: `queued`, `running`, `stopping`, `exited`.
     status: Option<&'static str>,
-    /// The time it began, in milliseconds since 1970.
+    /// The time the pass began, in milliseconds since 1970.
     since_at: Timestamp,
-    /// The time before which no other pass begins.
+    /// The time before which no other pass begins, in milliseconds since 1970.
     until_at: Timestamp,
-    /// Whether it is running.
+    /// Whether the pass is running.
     running: bool,
-    /// Whether it is being stopped, because it ran too long or the lease is being reset.
+    /// Whether the pass is being stopped, because it ran too long or the lease is being reset.
     stopping: bool,
     /// The number of warnings logged because the pass overran its period.
     warnings: u32,
-    /// The time it ended, in milliseconds since 1970.
+    /// The time the pass ended, in milliseconds since 1970.
     ended_at: Option<Timestamp>,
     /// The exit code of the process.
     code: Option<u8>,
     /// The signal that ended the process.
     signal: Option<u8>,
-    /// Whether it ran to completion; null while it is running.
+    /// Whether the pass ran to completion; null while it is running.
     whole: Option<bool>,
 }
 
@@ -275,9 +275,9 @@ pub(crate) struct Next {
     command: Option<Vec<String>>,
     /// The id of the client's process.
     process: Option<String>,
-    /// The PID of that process; that of the coordinator if there is none.
+    /// The PID of that process; the coordinator's PID if there is none.
     pid: u64,
-    /// The time until which a request that does not wait may be repeated.
+    /// The time until which a request that does not wait may be repeated, in milliseconds since 1970.
     until_at: Timestamp,
     /// Whether the request still has its right.
     live: bool,

@@ -50,7 +50,7 @@ fn acting() -> Vec<Route> {
                 id: "launch_process",
                 summary: "Launch a process",
                 more: "Answers when the process is running or could not be started; `failure` has the reason. The process continues to run when the connection closes or the coordinator stops.",
-                answer: "Its record.",
+                answer: "The record of the process.",
             },
             &[Full, Draining, DiskFull, NoKeeper, Waits, Failed],
         ),
@@ -73,7 +73,7 @@ fn acting() -> Vec<Route> {
                 id: "finish_process",
                 summary: "Report how a registered process has ended",
                 more: "Not needed for processes that the coordinator launched.",
-                answer: "Its record.",
+                answer: "The record of the process.",
             },
             &[Absent, Ended, Reason::Launched, Failed],
         ),
@@ -84,7 +84,7 @@ fn acting() -> Vec<Route> {
                 id: "stop_process",
                 summary: "Stop a process: a signal, a grace period, then SIGKILL",
                 more: "With `tree`, also stops everything that it has started. Launched descendants with records of their own are stopped in the same way, each through its own record. The process is `stopping` until everything else that it started is confirmed to have exited.",
-                answer: "Its record.",
+                answer: "The record of the process.",
             },
             &[Absent, Ended, Failed],
         ),
@@ -95,7 +95,7 @@ fn acting() -> Vec<Route> {
                 id: "signal_process",
                 summary: "Send a signal to a process",
                 more: "Uses a descriptor of the process, so another process that has reused its PID is never signalled.",
-                answer: "Its record, after the signal was sent.",
+                answer: "The record of the process, after the signal was sent.",
             },
             &[Absent, Ended, NotStarted, Unsent, Full, DiskFull, Failed],
         ),
@@ -107,7 +107,7 @@ fn acting() -> Vec<Route> {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
                 more: "If its tree is being stopped, also waits for that, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `phase` shows which.",
-                answer: "Its record.",
+                answer: "The record of the process.",
             },
             &[Absent, Waits, Failed],
         ),
@@ -150,7 +150,7 @@ fn acting() -> Vec<Route> {
 pub(crate) struct Launch {
     /// The program, looked up in `PATH` if it has no slash, and its arguments.
     command: List<String, { Spec::ARGV_MAX }>,
-    /// The working directory; that of the keeper if left out.
+    /// The working directory; the keeper's if left out.
     dir: Option<String>,
     /// Variables to add to the coordinator's environment. Names that contain `TOKEN`, `SECRET`, `PASSWORD` or `KEY` are
     /// refused: use `secrets` for those.
@@ -177,16 +177,16 @@ pub(crate) struct Launch {
     /// Whether to launch the process even if its arguments look like they contain a secret. They are stored unchanged and shown masked.
     #[serde(default)]
     allow_secrets: bool,
-    /// Whether to create its directory if it is missing.
+    /// Whether to create `dir` if it does not exist.
     #[serde(default)]
     mkdir: bool,
-    /// Whether to append its output to existing files.
+    /// Whether to append the output to existing files.
     #[serde(default)]
     append: bool,
     /// Whether the process is a hook: its standard output is parsed for records when it has ended.
     #[serde(default)]
     records: bool,
-    /// The size at which each file of its output is rotated, in bytes; 0 for no limit.
+    /// The size at which each output file is rotated, in bytes; 0 for no limit.
     #[serde(default)]
     output_bytes_max: Number<u64, 0, { 1 << 50 }>,
     /// The number of rotated files to keep for each output file.
@@ -199,7 +199,7 @@ pub(crate) struct Launch {
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Its parent, unless the kernel reports another one: the caller's `SEXTON_PROCESS_ID`.
+    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. A parent reported by the kernel takes precedence.
     parent: Option<String>,
     /// Whether to launch the process only if `parent` is alive, because it relies on a right of `parent`.
     #[serde(default)]
@@ -282,7 +282,7 @@ pub(crate) struct Register {
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Its parent, unless the kernel reports another one: its `SEXTON_PROCESS_ID`.
+    /// The id of the parent, usually from `SEXTON_PROCESS_ID`. A parent reported by the kernel takes precedence.
     parent: Option<String>,
 }
 
@@ -316,9 +316,9 @@ async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Regis
 pub(crate) struct Finish {
     /// The process, by its id or a prefix of it.
     id: String,
-    /// Its exit code.
+    /// The exit code.
     code: Number<u8, 0, 255>,
-    /// The error that it reports.
+    /// The error to store with the record.
     error: Option<String>,
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "process",
                 summary: "Get a process",
                 more: "Identified by its id, or by at least the first eight digits of it.",
-                answer: "Its record.",
+                answer: "The record of the process.",
             },
             &[Absent, Failed],
         ),
@@ -293,66 +293,66 @@ async fn count(call: &Call, Query(filter): Query<Filter>) -> Result<Json<Counted
     Ok(Json(Counted { count }))
 }
 
-/// A process, according to its record.
+/// The record of a process.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Process {
-    /// Its id, a UUID of version 7.
+    /// The id of the process, a UUID of version 7.
     id: String,
     /// The parent's id; null if there is no parent or its record was removed.
     parent: Option<String>,
-    /// The id of the topmost ancestor; its own if it has no parent.
+    /// The id of the topmost ancestor; the process's own id if it has no parent.
     root: String,
-    /// The number of its ancestors.
+    /// The number of ancestors.
     depth: u16,
     r#type: String,
-    /// Its number among the processes of its type.
+    /// The number of the process among those of its type.
     number: u64,
     /// `queued`, `running`, `stopping` or `exited`.
     status: &'static str,
-    /// The PID; null if it never ran.
+    /// The PID; null if the process never ran.
     pid: Option<u32>,
-    /// The id of the machine on which it runs or ran, in hexadecimal; null if it never ran.
+    /// The id of the machine on which the process runs or ran, in hexadecimal; null if it never ran.
     machine: Option<String>,
     /// The boot id of that machine, in hexadecimal; null if it never ran.
     boot: Option<String>,
     /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
     dir: String,
-    /// The names of the variables it has in addition to the coordinator's environment.
+    /// The names of its variables in addition to the coordinator's environment.
     env: Vec<String>,
     url: Option<String>,
     labels: BTreeMap<String, String>,
-    /// The directory of its files; null if the coordinator did not launch it.
+    /// The directory of the process's files; null if the coordinator did not launch it.
     run_dir: Option<String>,
-    /// The time in milliseconds that it may run; 0 for no limit.
+    /// The maximum run time in milliseconds; 0 for no limit.
     timeout_ms: u64,
-    /// Whether the coordinator launched it; if not, it was registered.
+    /// Whether the coordinator launched the process; if not, it was registered.
     launched: bool,
-    /// Whether it has a control group of its own.
+    /// Whether the process has its own control group.
     contained: bool,
     queued_at: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
-    /// The exit code, or 128 plus the signal; null if it has not ended or if how it ended is unknown.
+    /// The exit code, or 128 plus the signal; null if the process has not ended or its exit status is unknown.
     code: Option<u8>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     signal: Option<u8>,
     core_dumped: bool,
-    /// Why it is unknown how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
     lost: Option<&'static str>,
-    /// Why it could not be started.
+    /// Why the process could not be started.
     failure: Option<Failed>,
-    /// The error that it reported when it ended.
+    /// The error reported at its end.
     error: Option<String>,
-    /// Its latest status text (`STATUS=`).
+    /// The latest status text that the process sent (`STATUS=`).
     said: Option<String>,
-    /// Why it was or is being stopped: `request`, `timeout`, `not-ready` or `watchdog`.
+    /// Why the process was or is being stopped: `request`, `timeout`, `not-ready` or `watchdog`.
     stopped_by: Option<&'static str>,
-    /// The number of its processes that SIGKILL did not end.
+    /// The number of processes in its tree that SIGKILL did not end.
     unkillable: u32,
-    /// The number of processes of which it is unknown whether they belong to it.
+    /// The number of processes of which it is unknown whether they belong to its tree.
     unknown: u32,
-    /// The number of processes it started that outlived it.
+    /// The number of processes that it started and that outlived it.
     alive: u32,
     /// Processor time in milliseconds.
     cpu_ms: Option<u64>,

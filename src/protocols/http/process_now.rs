@@ -58,7 +58,7 @@ pub(crate) struct Reconciled {
     asked: u64,
     /// The number of records that now show an end.
     changed: u64,
-    /// The ids of those processes.
+    /// The ids of the processes whose records changed.
     processes: Vec<String>,
     /// The number of processes that have exited but whose end is not recorded yet.
     open: u64,

@@ -243,7 +243,7 @@ pub(crate) struct Job {
     age_ms: u64,
     /// Milliseconds since the job was claimed, however often the claim was renewed; null if it is not claimed.
     claimed_ms: Option<u64>,
-    /// Milliseconds until its delay or claim ends, or until it is retried or pruned; null if there is no such time.
+    /// Milliseconds until the job's delay or claim ends, or until it is retried or pruned; null if none applies.
     remaining_ms: Option<u64>,
     /// The most recent delay, in milliseconds.
     delay_ms: u64,
@@ -255,35 +255,35 @@ pub(crate) struct Job {
     claims: u32,
     /// The number of claims that expired.
     timeouts: u32,
-    /// The number of times it was given back.
+    /// The number of times the job was given back.
     releases: u32,
-    /// The number of times it was buried.
+    /// The number of times the job was buried.
     buries: u32,
-    /// The number of times it was kicked.
+    /// The number of times the job was kicked.
     kicks: u32,
     /// The token of the job's claim.
     token: Option<Token>,
     /// Whether the job is retried when a claim ends without a report.
     retries: bool,
-    /// Whether it survives a restart of the coordinator.
+    /// Whether the job survives a restart of the coordinator.
     durable: bool,
-    /// The size of its body in bytes.
+    /// The size of the body in bytes.
     bytes: u64,
-    /// The error of its last failure.
+    /// The error of the last failure.
     error: Option<String>,
-    /// The process that its claim is bound to; null if there is none.
+    /// The process that the claim is bound to; null if there is none.
     process: Option<String>,
     /// How much of the process must have ended.
     release: Option<Extent>,
     /// Whether the process tree is killed before the job is available again.
     kill_before_grant: bool,
-    /// Whether its claim has expired and its process is being killed.
+    /// Whether the claim has expired and its process is being killed.
     fencing: bool,
-    /// Whether it has been cancelled, and its process has yet to end.
+    /// Whether the job has been cancelled, but its process has yet to end.
     cancelled: bool,
-    /// The progress in percent, as its worker reported.
+    /// The progress in percent, as reported by the worker.
     percent: Option<u8>,
-    /// The last text reported by its worker.
+    /// The last text reported by the worker.
     report: Option<String>,
 }
 

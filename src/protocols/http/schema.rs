@@ -167,7 +167,7 @@ impl Serialize for OutputText {
 pub(crate) struct TaskNames {
     /// The task's display name.
     pub(crate) name: Name,
-    /// Its group.
+    /// The task's group.
     pub(crate) group: Name,
     /// The work id: no two tasks with the same work id are under way at the same time.
     pub(crate) work: Name,

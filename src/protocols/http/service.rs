@@ -115,13 +115,13 @@ pub(crate) struct Service {
     configured: bool,
     /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
-    /// When it is relaunched: `always`, `on-failure` or `never`.
+    /// When the service is relaunched: `always`, `on-failure` or `never`.
     restart: &'static str,
-    /// Services that must be running before it is started.
+    /// The services that must be running before this one is started.
     after: Vec<String>,
-    /// Those of these services that are not running.
+    /// The services in `after` that are not running.
     waits_for: Vec<String>,
-    /// Its processes.
+    /// The processes of the service.
     instances: Vec<Instance>,
 }
 
@@ -132,17 +132,17 @@ pub(crate) struct Instance {
     number: usize,
     /// The status, as for the service.
     status: &'static str,
-    /// The id of its record; null if there is none.
+    /// The id of the process's record; null if there is none.
     process: Option<String>,
     pid: Option<u32>,
     started_at: Option<Timestamp>,
-    /// Its latest status text (`STATUS=`).
+    /// The latest status text that the process sent (`STATUS=`).
     said: Option<String>,
     /// The number of restarts within the restart period.
     restarts: usize,
-    /// The time of its next launch, if one is scheduled.
+    /// The time of the next launch, in milliseconds since 1970, if one is scheduled.
     next_at: Option<Timestamp>,
-    /// The directory of its output.
+    /// The directory of the output files.
     run_dir: Option<String>,
     /// How the previous process of this instance ended.
     last: Option<LastEnd>,
@@ -151,18 +151,18 @@ pub(crate) struct Instance {
 /// How a process of a service ended.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct LastEnd {
-    /// The id of its record, which may have been removed.
+    /// The id of the process's record, which may have been removed.
     process: String,
     ended_at: Timestamp,
-    /// The exit code, or 128 plus the signal; null if it is unknown how it ended.
+    /// The exit code, or 128 plus the signal; null if unknown.
     code: Option<u8>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     signal: Option<u8>,
-    /// Why it is unknown how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
     lost: Option<&'static str>,
-    /// Why it could not be started.
+    /// Why the process could not be started.
     failure: Option<Failed>,
-    /// Why it was stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
+    /// Why the process was stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
     stopped_by: Option<&'static str>,
 }
 

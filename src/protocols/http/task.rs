@@ -335,7 +335,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Task>, Pro
 pub(crate) struct Pausing {
     /// The group; all tasks if left out.
     group: Option<Name>,
-    /// What to hold back.
+    /// What to hold back: nothing, tasks that have not started, or every burst.
     pause: TaskPause,
 }
 

@@ -119,16 +119,16 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What a pause holds back.
+/// The scope of a pause.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskPause")]
 pub(crate) enum TaskPause {
-    /// Nothing.
+    /// Nothing is held back.
     Off,
-    /// Tasks that have not started.
+    /// Tasks that have not started are held back.
     Soft,
-    /// Every burst.
+    /// Every burst is held back.
     Hard,
 }
 
@@ -377,7 +377,7 @@ pub(crate) struct Group {
     max: u32,
     /// The number of its tasks that are under way.
     used: u32,
-    /// What the group's pause holds back.
+    /// What the pause of the group holds back.
     pause: TaskPause,
     /// The number of its tasks that could begin their next burst if the limit allowed it.
     ready: u32,

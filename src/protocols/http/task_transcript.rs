@@ -1,4 +1,4 @@
-//! The story of a task over HTTP: its newest attempts, each with its server, the times of its phases, and the output of its
+//! The history of a task over HTTP: its newest attempts, each with its server, the times of its phases, and the output of its
 //! command. A bounded part is stored with the task. How a process started and ended, and its output, come from its record as
 //! long as that exists. Everything else is in the journal and in events.
 
@@ -24,15 +24,15 @@ pub(crate) fn routes() -> Vec<Route> {
         transcript,
         Words {
             id: "task_transcript",
-            summary: "Get the story of a task",
-            more: "Its newest eight attempts and the one under way, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
-            answer: "The story.",
+            summary: "Get the history of a task",
+            more: "Includes the newest eight attempts and the running one, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
+            answer: "The history of the task.",
         },
         &[Reason::Absent, Reason::Failed],
     )]
 }
 
-/// The story of a task.
+/// The history of a task.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskTranscript")]
 pub(crate) struct Transcript {
@@ -46,7 +46,7 @@ pub(crate) struct Transcript {
     pub(crate) exit: &'static str,
     /// A message about how the task ended.
     pub(crate) message: String,
-    /// The time it was added, in milliseconds since 1970.
+    /// The time the task was added, in milliseconds since 1970.
     pub(crate) created_at: Timestamp,
     /// The number of attempts, including those that are no longer kept.
     pub(crate) attempts: u64,
@@ -60,9 +60,9 @@ pub(crate) struct Transcript {
 pub(crate) struct Story {
     /// The fencing token.
     pub(crate) token: Token,
-    /// The server that it ran on.
+    /// The server that the attempt ran on.
     pub(crate) server: String,
-    /// The id of its process.
+    /// The id of the process.
     pub(crate) process: Option<String>,
     /// `ended`, `waits`, `reset` or `failed`; null if the attempt is running.
     pub(crate) outcome: Option<&'static str>,
@@ -76,13 +76,13 @@ pub(crate) struct Story {
     pub(crate) failure: Option<String>,
     /// The steps of the attempt, in order.
     pub(crate) phases: Vec<Phase>,
-    /// The facts behind the dispatcher's choice.
+    /// Why the dispatcher chose the server.
     pub(crate) dispatch: Dispatch,
     /// The directory with the output files, `stdout.log` and `stderr.log`; null if the process record has been removed.
     pub(crate) dir: Option<String>,
     /// The standard output; null if the attempt has not ended, if its process record has been removed, or without the scope `run`.
     pub(crate) stdout: Option<Stream>,
-    /// The standard error, likewise.
+    /// The standard error; null in the same cases.
     pub(crate) stderr: Option<Stream>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Phase {
     pub(crate) at: Timestamp,
 }
 
-/// The facts behind the dispatcher's choice of the server.
+/// Why the dispatcher chose the server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskDispatch")]
 pub(crate) struct Dispatch {
@@ -106,9 +106,9 @@ pub(crate) struct Dispatch {
     pub(crate) used: u32,
     /// The number of the server's threads.
     pub(crate) threads: u32,
-    /// The time from which the task itself could have run: when it was added, or its wake time.
+    /// The time from which the task could have run: when it was added, or its wake time.
     pub(crate) since: Timestamp,
-    /// Milliseconds from that time until it got a thread.
+    /// Milliseconds from that time until the attempt got a thread.
     pub(crate) waited_ms: u64,
     /// Whether the attempt holds its locks: `wip-pool-lock-execute` and `wip-pool-lock-update`, with the task's id as the index.
     pub(crate) locks: bool,
@@ -129,7 +129,7 @@ async fn transcript(
     Ok(Json(told))
 }
 
-/// Returns the story of a task.
+/// Returns the history of a task.
 pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Problem> {
     let task = &found.task;
     let live = task.attempt.as_ref();

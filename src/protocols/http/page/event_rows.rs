@@ -35,7 +35,7 @@ pub(crate) async fn newest(
     Ok(found)
 }
 
-/// Renders the story of an item from the retained events if there are any, otherwise from the journal.
+/// Renders the history of an item from the retained events if there are any, otherwise from the journal.
 pub(crate) async fn story(
     call: &Call,
     item: Followed,

@@ -1,4 +1,4 @@
-//! The story of a job: its state, its body, and its events.
+//! The history of a job: its state, its body, and its events.
 
 use crate::actors::queue::{JobView, Phase};
 use crate::protocols::http::access::Scope;

@@ -1,4 +1,4 @@
-//! The leases view: who runs the pass, who is next, and the schedule; and the story of one lease.
+//! The leases view: who runs the pass, who is next, and the schedule; and the history of one lease.
 
 use crate::actors::lease::{Current, Holder, LeaseView, Place};
 use crate::actors::lock::Name;

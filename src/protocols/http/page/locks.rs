@@ -1,4 +1,4 @@
-//! The locks view: holders and waiters, and the story of one lock. Each list is shown page by page.
+//! The locks view: holders and waiters, and the history of one lock. Each list is shown page by page.
 
 use crate::actors::lock::{EntryView, Name, Selection};
 use crate::clock::Timestamp;

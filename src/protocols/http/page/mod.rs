@@ -13,10 +13,10 @@
 //! | `live.rs` | the stream that makes pages reload |
 //! | `event_rows.rs` | events as rows |
 //! | `now.rs` `trouble/` | the first view, and problems that need attention |
-//! | `locks.rs` `leases.rs` | holders and waiters; the story of a lock, and of a lease |
-//! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the story of one job |
-//! | `processes.rs` `process.rs` | services, the tree of processes, and the story of one process |
-//! | `tasks.rs` | why each task is not running, and the story of one task |
+//! | `locks.rs` `leases.rs` | holders and waiters; the history of a lock, and of a lease |
+//! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the history of one job |
+//! | `processes.rs` `process.rs` | services, the tree of processes, and the history of one process |
+//! | `tasks.rs` | why each task is not running, and the history of one task |
 //! | `events.rs` | the newest events |
 //! | `then.rs` | the state after any entry of the journal, and what happened around it |
 //! | `walk.rs` | lists collected in several queries |

@@ -1,4 +1,4 @@
-//! The story of a process: its record, its place in the tree, the end of its output, and its events.
+//! The history of a process: its record, its place in the tree, the end of its output, and its events.
 
 use crate::actors::process::{Output, Phase, RecordView, Selection};
 use crate::actors::queue::JobSelection;

@@ -1,4 +1,4 @@
-//! The tasks view: why each task is not running, servers and groups; and the story of one task, attempt by attempt.
+//! The tasks view: why each task is not running, servers and groups; and the history of one task, attempt by attempt.
 
 use crate::actors::dispatch::{
     Act, GroupView, Obstacle, RunStatus, ServerView, TaskFilter, TaskView,
