@@ -4,7 +4,7 @@ use crate::actors::queue::QueueName;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The number of large answers a listener builds at a time; each may be tens of megabytes.
+/// The maximum number of large answers that a listener builds at a time; each may be tens of megabytes.
 const LARGE_MAX: usize = 8;
 
 /// The memory budget, per listener, for queues that exist only because its connections wait on or watch them, in bytes.
@@ -13,12 +13,12 @@ pub(crate) const NAMED_BYTES_MAX: u64 = 256 << 20;
 /// The overhead of a queue, not counting its name, in bytes.
 const NAMED_BYTES: usize = 512;
 
-/// Returns the memory that naming a queue costs if no other client names it, in bytes.
+/// Returns the memory cost of a queue that no other client refers to, in bytes.
 pub(crate) fn bytes_to_name(queue: &QueueName) -> usize {
     NAMED_BYTES + 2 * queue.as_bytes().len()
 }
 
-/// Limits how many large answers are being built or wait to be read at a time. Further requests wait for a permit.
+/// Limits how many large answers are being built or sent at a time. Further requests wait for a permit.
 pub(crate) struct LargeAnswers(Arc<Semaphore>);
 
 impl Default for LargeAnswers {
@@ -28,7 +28,7 @@ impl Default for LargeAnswers {
 }
 
 impl LargeAnswers {
-    /// Waits for a permit, which is taken before the answer is built and held until it is written.
+    /// Waits for a permit. It must be taken before the answer is built and held until the answer is written.
     pub(crate) async fn admit(&self) -> OwnedSemaphorePermit {
         let places = Arc::clone(&self.0);
         let place = places.acquire_owned().await;

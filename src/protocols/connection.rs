@@ -1,5 +1,5 @@
-//! Moves bytes from a socket to a session and back. A connection has at most one open batch of commands, and a client that
-//! does not read its answers is not read from, which bounds what a client can make the node hold.
+//! Moves bytes from a socket to a session and back. A connection has at most one open batch of commands, and the node stops
+//! reading from a client that does not read its answers. This bounds the memory that a client can make the node hold.
 
 use crate::protocols::session::{NextStep, Session};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -12,16 +12,16 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// The most that a single read takes, in bytes.
+/// The maximum size of a single read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How much is read from a client while it waits for an answer, in bytes: only the end of its stream matters then.
+/// The maximum number of bytes read from a client while it waits for an answer: until then, only the end of its stream matters.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a client may go without reading anything that is written to it.
+/// The maximum time that a write may make no progress because the client does not read.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long, and for how many bytes, an ended connection is drained.
+/// The limits, in time and bytes, on draining a connection that has ended.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
@@ -44,8 +44,8 @@ macro_rules! stream {
                 let mut read = 0;
                 let drained = self.try_io(Interest::READABLE, || {
                     (read, _) = recv(self, &mut *bytes, RecvFlags::empty())?;
-                    // The read returned less than there was room for. Another read would only confirm that there is no
-                    // more, and costs as much as a useful one; readiness is signalled again when more arrives.
+                    // The read did not fill the buffer. Another read would only confirm that no more data is available,
+                    // and costs as much as a useful one; readiness is signalled again when more arrives.
                     if (1..bytes.len()).contains(&read) {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
@@ -62,7 +62,7 @@ macro_rules! stream {
                 })
             }
             async fn readable(&self) -> io::Result<()> {
-                // Only one task reads, so it needs no entry in a list of waiters.
+                // Only one task reads, so no list of waiters is needed.
                 poll_fn(|context| self.poll_read_ready(context)).await
             }
             async fn writable(&self) -> io::Result<()> {
@@ -83,7 +83,7 @@ stream!(TcpStream);
 stream!(UnixStream);
 
 thread_local! {
-    // One buffer serves all connections of a thread: an idle connection costs none.
+    // One buffer serves all connections of a thread, so idle connections need none.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn serve<S: Session>(
             if taken == 0 {
                 break;
             }
-            // A client that sends without pause takes turns with others after each batch.
+            // After each batch, gives other clients a turn, in case this one sends without pause.
             yield_now().await;
         }
     }
@@ -192,7 +192,7 @@ async fn read_ahead(stream: &impl Stream, rest: &mut Vec<u8>) -> io::Result<()> 
     stream.ended().await
 }
 
-/// Ends a connection such that the data written arrives: closing a socket with unread bytes would reset it.
+/// Ends a connection so that the data written still arrives: closing a socket that has unread bytes would reset the connection.
 ///
 /// Waits for the client to close its side, for a short time and a bounded number of bytes.
 pub(crate) async fn finish(mut stream: impl Stream) {

@@ -1,5 +1,5 @@
 //! Reads files named in the configuration or on the command line: settings, host lists, tokens, certificates. They are read
-//! whole, up to a limit, and never block.
+//! whole, up to a limit. Reading them never blocks.
 
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
@@ -9,7 +9,7 @@ use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Reads at most `bytes_max` bytes of a file, and its mode.
+/// Reads at most `bytes_max` bytes of a file, and returns them with the file's mode.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
     // Opening a pipe without a writer would block forever.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();

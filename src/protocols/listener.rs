@@ -1,4 +1,4 @@
-//! Accepts connections: which are admitted, and how many at a time.
+//! Accepts connections, and limits how many are open at a time.
 
 use crate::address::BACKLOG;
 use rustix::process::{Resource, getrlimit};
@@ -58,7 +58,7 @@ impl Drop for Place {
     }
 }
 
-/// Listens on a socket that is open already, or else on `address`.
+/// Listens on the socket `open` if it is given, otherwise on `address`.
 pub(crate) fn listen_on(
     open: Option<&Arc<std::net::TcpListener>>,
     address: SocketAddr,
@@ -89,7 +89,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 if is_kept(&stream, KEPT_DESCRIPTORS) {
-                    turned_away(&"as many descriptors are taken as connections may have");
+                    turned_away(&"connections use as many file descriptors as they may");
                     continue;
                 }
                 if let Err(error) = stream.set_nodelay(true) {
@@ -107,22 +107,22 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
 }
 
 /// Returns whether a connection's descriptor is one of those reserved for other uses. The kernel assigns the lowest free
-/// number, so the number tells how many are taken.
+/// number, so the number shows how many are in use.
 fn is_kept(stream: &impl AsRawFd, kept: u64) -> bool {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let number = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
     number >= most.saturating_sub(kept.min(most / 4))
 }
 
-/// Logs a refused connection; of `so_far` for the same reason, only the first, second, fourth, eighth and so on.
+/// Logs a refused connection if `so_far`, the number refused for the same reason, is a power of two.
 pub(crate) fn refused(peer: &dyn std::fmt::Display, so_far: u64, why: &str) {
     if so_far.is_power_of_two() {
         tracing::info!(%peer, so_far, "refused: {why}");
     }
 }
 
-/// Logs that a connection was not accepted; only the first, second, fourth, eighth and so on, so that a flood of them does
-/// not fill the log.
+/// Logs that a connection was not accepted. Only the first, second, fourth, eighth and so on are logged, so that a flood of
+/// connections does not fill the log.
 fn turned_away(why: &dyn std::fmt::Display) {
     static SO_FAR: AtomicU64 = AtomicU64::new(0);
     let so_far = SO_FAR.fetch_add(1, Ordering::Relaxed) + 1;
@@ -137,7 +137,7 @@ pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, UCred) 
         let accepted = listener.accept().await;
         match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream))) {
             Ok((_, stream)) if is_kept(&stream, KEPT_DESCRIPTORS / 2) => {
-                turned_away(&"as many descriptors are taken as connections may have");
+                turned_away(&"connections use as many file descriptors as they may");
             }
             Ok((from, stream)) => return (stream, from),
             Err(error) => {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// One client's protocol state.
 pub(crate) trait Session {
-    /// Takes whole commands off the front of `input` and returns the number of bytes taken. The rest must be offered again
-    /// once more bytes have arrived. Takes a bounded number of commands at a time.
+    /// Takes complete commands off the front of `input` and returns the number of bytes taken. The rest must be offered
+    /// again once more bytes have arrived. Takes a bounded number of commands at a time.
     fn take(&mut self, input: &[u8]) -> usize;
 
     /// Carries out the commands that were taken, and appends the answers to `output`.

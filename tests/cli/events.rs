@@ -173,7 +173,7 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
         let head = lines.take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty()));
         assert!(head.count() > 0, "a request");
         let body =
-            r#"{"status":400,"detail":"the field kind has the unknown word \"expird\"","reason":"field"}"#;
+            r#"{"status":400,"detail":"the field kind has the unknown value \"expird\"","reason":"field"}"#;
         let length = body.len();
         let answer = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(answer.as_bytes()).expect("connected");
@@ -189,7 +189,7 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
     let err = String::from_utf8(done.stderr).expect("UTF-8");
     assert_eq!(done.status.code(), Some(2), "{err}");
     assert!(
-        err.contains("the field kind has the unknown word \"expird\""),
+        err.contains("the field kind has the unknown value \"expird\""),
         "{err}"
     );
     serving.join().expect("a request arrived");

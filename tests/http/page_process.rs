@@ -89,7 +89,7 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
             "Standard error",
             "err",
             "branch <main>",
-            "Started by it",
+            "Started by this process",
             "What happened",
             "started",
         ],
@@ -143,7 +143,7 @@ fn a_task_shows_what_its_attempts_printed() {
     let failed = add(&opened, "bro<ken", "echo '<oh>' >&2; exit 9");
     let path = format!("/page/task?id={failed}");
     let page = until("its end", || {
-        Some(browser.page(&path)).filter(|it| text(it).contains("It is over"))
+        Some(browser.page(&path)).filter(|it| text(it).contains("Ended:"))
     });
     shows(
         &page,
@@ -181,7 +181,7 @@ fn a_task_says_why_it_does_not_run() {
     shows(
         &page,
         &[
-            "Why it does not run: task",
+            "Why it is not running: task",
             &format!("task {first} of work id same is under way"),
         ],
     );

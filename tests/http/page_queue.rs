@@ -219,7 +219,7 @@ fn a_page_of_very_many_queues_is_no_longer_than_another() {
     }
     let page = browser.page("/page/queues?tenant=tenant-42");
     assert!(
-        page.contains("rel=\"next\"") && page.contains("With the most jobs"),
+        page.contains("rel=\"next\"") && page.contains("Queues with the most jobs"),
         "{page}"
     );
     shows(&browser.page("/"), &["Queues 100,000"]);

@@ -229,7 +229,7 @@ fn while_the_journal_is_read_a_page_says_how_far() {
     let opened = Opened::new();
     let answer = occupied(&opened, 3, |answer| answer.body.contains("data-again"));
     assert_eq!(answer.status, 200);
-    shows(&answer.body, &["Reading the journal: entry", "Look again"]);
+    shows(&answer.body, &["Reading the journal: entry", "Reload"]);
     let again = between(&answer.body, "<p><a href=\"", "\"");
     shows(
         &then(&Browser::new(&opened), again),

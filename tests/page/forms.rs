@@ -62,7 +62,7 @@ fn forms(furnished: &Furnished) -> Vec<Form> {
         ),
         form(&task, "[value=pause]", "it is paused"),
         form(&task, "[value=resume]", "is under way"),
-        form(&task, "[value=terminate]", "It is over"),
+        form(&task, "[value=terminate]", "Ended:"),
         form(&task, "[value=restart]", "Terminate"),
     ]
 }

@@ -53,7 +53,7 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
             "Held by worker-7",
             "worker-2",
             "granted",
-            "Release it by force",
+            "Release by force",
         ],
     ),
     (
@@ -104,7 +104,7 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
             "import",
             "customers read",
             "Standard output",
-            "Started by it",
+            "Started by this process",
             "Stop",
         ],
     ),
@@ -126,10 +126,10 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
         "/page/task?id=TASK",
         &[
             "deploy us-1",
-            "It is over: user-error",
+            "Ended: user-error",
             "exit 9",
             "no route to host",
-            "Run it again",
+            "Run again",
         ],
     ),
     (
@@ -142,7 +142,7 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
         "/page/then",
         &[
             "State after entry",
-            "What happened around it",
+            "Entries around it",
             "Digest",
             "account:42",
         ],

@@ -225,7 +225,7 @@ fn states() -> Vec<(&'static str, Screen)> {
     again["recovered"]["cut"] = json!("journal/00000007.seg at offset 1234: 96 bytes");
     let silent = |is_there| Silence {
         is_there,
-        why: "the coordinator does not answer: the actors are busy, ask again later".to_owned(),
+        why: "the coordinator does not answer: the actors are busy, try again later".to_owned(),
     };
     let mut lost = busy(FULL);
     for second in 147..160 {

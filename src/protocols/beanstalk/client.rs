@@ -1,4 +1,4 @@
-//! Converts a client's commands to requests for the QueueActor, depending on the tubes it uses and watches.
+//! Converts a client's commands to requests for the QueueActor, based on the tubes that the client uses and watches.
 
 use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A client, in the terms of the QueueActor.
+/// A client, as the QueueActor sees it.
 pub(crate) struct Client {
     pub(crate) worker: Worker,
     pub(crate) using: QueueName,
@@ -20,9 +20,9 @@ pub(crate) struct Client {
     weights: Vec<u32>,
     /// The index of each tube in `watching`.
     places: HashMap<QueueName, usize>,
-    /// The watched tubes in shared form, created on demand: a client may watch a thousand tubes one after the other.
+    /// The watched tubes in shared form, created on demand since a client may issue a thousand `watch` commands in a row.
     shared: OnceCell<Watched>,
-    /// How it chooses among the watched tubes: by weight, or by the most urgent job.
+    /// How `reserve` chooses among the watched tubes: by weight, or by the most urgent job.
     pub(crate) mode: ReserveMode,
     /// An empty list of weights.
     evenly: Arc<[u32]>,
@@ -39,7 +39,7 @@ const WEIGHT: u32 = 1;
 
 impl Client {
     pub(crate) fn new(worker: Worker) -> Self {
-        let using = QueueName::new(DEFAULT_TUBE).expect("it is one");
+        let using = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
         let mut client = Self {
             worker,
             using: using.clone(),
@@ -54,17 +54,17 @@ impl Client {
         client
     }
 
-    /// Returns the tubes that it watches.
+    /// Returns the tubes that the client watches.
     pub(crate) fn watching(&self) -> &[QueueName] {
         &self.watching
     }
 
-    /// Returns whether it watches a tube.
+    /// Returns whether the client watches a tube.
     pub(crate) fn watches(&self, tube: &QueueName) -> bool {
         self.places.contains_key(tube)
     }
 
-    /// Watches a tube, or changes the weight of one that it watches already. Returns whether the tube is new.
+    /// Watches a tube, or changes the weight of a tube that is already watched. Returns whether the tube is new.
     pub(crate) fn watch(&mut self, tube: &QueueName, weight: Option<u32>) -> bool {
         let known = self.places.get(tube);
         let kept = known.and_then(|place| self.weights.get_mut(*place));
@@ -82,7 +82,7 @@ impl Client {
         is_new
     }
 
-    /// Stops watching a tube and returns whether it was watched. The last tube takes its place in the list, as in beanstalkd.
+    /// Stops watching a tube and returns whether it was watched. The last tube takes its position in the list, as in beanstalkd.
     pub(crate) fn ignore(&mut self, tube: &QueueName) -> bool {
         let Some(place) = self.places.remove(tube) else {
             return false;
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Appends the requests for a command to `items`; none if the command only concerns the connection.
+    /// Appends the requests for a command to `items`. A command that only concerns the connection has none.
     pub(crate) fn push_items(&self, asked: &Request, items: &mut Vec<Item<QueueMachine>>) {
         let by = Right::Worker(self.worker);
         if let Request::ReserveBatch(count) = asked {
@@ -127,7 +127,7 @@ impl Client {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "the rest asks, or is for the session"
+        reason = "all other requests are queries or are handled by the session"
     )]
     fn item(&self, asked: &Request, by: Right) -> Option<Item<QueueMachine>> {
         let message = match asked {
@@ -181,7 +181,7 @@ impl Client {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "the rest is for the session"
+        reason = "all other requests are handled by the session"
     )]
     fn query(&self, asked: &Request) -> Option<Query> {
         let next = |phase| Query::PeekNext {

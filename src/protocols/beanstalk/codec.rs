@@ -1,7 +1,7 @@
-//! Decodes commands from bytes, in order and however the input is split. Does no I/O.
+//! Decodes commands from bytes, in order, regardless of how the input is split. Does no I/O.
 //!
-//! It owns the framing: where a line ends, how long a body is, what is skipped. It buffers nothing of a line, and of a body
-//! only what has arrived, never more than was announced and is allowed. It decides nothing about jobs.
+//! It owns the framing: where a line ends, how long a body is, what is skipped. It does not buffer lines. Of a body it buffers
+//! what has arrived, up to the announced size if that is within the limit. It decides nothing about jobs.
 
 use crate::protocols::beanstalk::command::{Command, Counted, Put, Refusal};
 use crate::protocols::beanstalk::line::{self, Line, PutLine};
@@ -12,7 +12,7 @@ pub const LINE_BYTES_MAX: usize = 224;
 
 const END: &[u8; 2] = b"\r\n";
 
-/// The least memory allocated for a body that arrives in pieces. Beyond that the buffer grows with the data.
+/// The minimum buffer allocated for a body that arrives in pieces. Beyond that, the buffer grows with the data.
 const BODY_STEP_BYTES: usize = 4096;
 
 /// The framing state of one connection.
@@ -27,16 +27,16 @@ pub struct Decoder {
 enum State {
     /// A command line.
     Line,
-    /// The rest of a line that is already too long.
+    /// The rest of a line that exceeds the limit.
     Overlong {
         /// Whether the previous byte was the first half of a line end.
         half: bool,
     },
-    /// A body that is not accepted, and its line end, which are skipped.
+    /// A rejected body and its line end, which are skipped.
     Refused { left: u64, why: Refusal },
     /// A body.
     Body(Box<Incoming>),
-    /// An HTTP request, nothing of which is a command.
+    /// An HTTP request, which contains no commands.
     Http,
 }
 
@@ -47,7 +47,7 @@ struct Incoming {
     body: Vec<u8>,
     /// The number of bytes of the line end that have arrived.
     end: usize,
-    /// Whether these bytes are correct so far.
+    /// Whether the bytes of the line end are correct so far.
     ended_well: bool,
 }
 
@@ -60,8 +60,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. If there
-    /// is no command, the bytes that were not taken are less than a line and must be offered again once more have arrived.
+    /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. Without a
+    /// command, the bytes not taken are less than a line and must be offered again once more have arrived.
     pub fn take<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
         let mut taken = 0;
         loop {
@@ -109,7 +109,7 @@ impl Decoder {
         }
     }
 
-    /// Drops the bytes of an unfinished body; the rest of it is skipped.
+    /// Discards the unfinished body; the bytes of it that have yet to arrive are skipped.
     pub fn forsake_body(&mut self) {
         if let State::Body(incoming) = &self.state {
             let missing = body_len(&incoming.line) + END.len() - incoming.body.len() - incoming.end;
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Returns, if the line of a `put` was taken and its body was not, whether the body is within the limit.
+    /// Returns whether the body that is arriving is within the limit, or `None` if no body is arriving.
     pub(crate) fn put_under_way(&self) -> Option<bool> {
         match &self.state {
             State::Body(_) => Some(true),
@@ -180,7 +180,7 @@ impl Decoder {
             return (0, None);
         }
         if let Err(refusal) = line.tail {
-            // The body is not skipped: what follows is read as a line.
+            // The body is not skipped: the bytes that follow are parsed as a line.
             return (0, Some(refused(refusal, Some(Counted::Put))));
         }
         let len = body_len(&line);
@@ -245,7 +245,7 @@ impl Incoming {
     }
 }
 
-/// Returns the job, or the refusal of one that does not end correctly.
+/// Returns the job, or a refusal if the body is not terminated correctly.
 fn put<'a>(line: &mut PutLine, body: Cow<'a, [u8]>, ended_well: bool) -> Command<'a> {
     if !ended_well {
         return refused(Refusal::ExpectedCrlf, Some(Counted::Put));

@@ -1,9 +1,9 @@
-//! The commands of a client, borrowed from the input. They say nothing about how they are carried out.
+//! The commands of a client, borrowed from the input. How they are carried out is not defined here.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A command, as sent by a client. Times are in whole seconds; ids and numbers are as received.
+/// A command, as sent by a client. Times are in whole seconds; ids and other numbers are as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// `put`, with a complete and correctly terminated body.
@@ -22,7 +22,7 @@ pub enum Command<'a> {
     ReserveBatch(u32),
     /// The `delete` command.
     Delete(u64),
-    /// `delete-batch`, an extension: at least one id, and as many as fit into a line.
+    /// `delete-batch`, an extension: at least one id, at most as many as fit into a line.
     DeleteBatch(Vec<u64>),
     /// The `release` command.
     Release {
@@ -59,7 +59,7 @@ pub enum Command<'a> {
     PeekDelayed,
     /// The `peek-buried` command.
     PeekBuried,
-    /// `kick`, with the most jobs to kick.
+    /// `kick`, with the maximum number of jobs to kick.
     Kick(u32),
     /// The `kick-job` command.
     KickJob(u64),
@@ -86,9 +86,9 @@ pub enum Command<'a> {
     ListTubeUsed,
     /// `quit`, which ends the connection without a reply.
     Quit,
-    /// A line of an HTTP request: a web page may have made a browser send it, followed by commands. The connection ends.
+    /// A line of an HTTP request: a web page may have made a browser send it, followed by commands. Ends the connection.
     Http,
-    /// A command that is answered with an error, in its turn.
+    /// A command that is answered with an error when its turn comes.
     Refused {
         /// The error.
         refusal: Refusal,
@@ -97,7 +97,7 @@ pub enum Command<'a> {
     },
 }
 
-/// The most jobs that a single `reserve-batch` may ask for.
+/// The maximum number of jobs in a single `reserve-batch`.
 pub const RESERVE_BATCH_MAX: u32 = 1000;
 
 /// A job to add to the tube in use.
@@ -105,9 +105,9 @@ pub const RESERVE_BATCH_MAX: u32 = 1000;
 pub struct Put<'a> {
     /// The priority; 0 is the most urgent.
     pub priority: u32,
-    /// Seconds until it is ready.
+    /// Seconds until the job is ready.
     pub delay: u32,
-    /// Seconds that a reservation lasts; at least 1.
+    /// The time to run: how long a reservation lasts, in seconds; at least 1.
     pub ttr: u32,
     /// The deduplication key; an extension.
     pub dedup: Option<Dedup>,
@@ -129,10 +129,10 @@ pub struct Dedup {
 pub struct TubeName<'a>(&'a [u8]);
 
 impl<'a> TubeName<'a> {
-    /// The length of the longest name, in bytes.
+    /// The maximum length of a name, in bytes.
     pub const BYTES_MAX: usize = 200;
 
-    /// Returns `bytes` as a name, if they are valid.
+    /// Returns `bytes` as a name if they form a valid one.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let first = bytes.first()?;
         let valid = *first != b'-'
@@ -178,7 +178,7 @@ impl ReserveMode {
     }
 }
 
-/// Why a command is answered with an error without asking the queues.
+/// Why a command is answered with an error without involving the QueueActor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The reply `BAD_FORMAT`.
@@ -243,7 +243,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    /// The number of variants; `counted as usize` is always less.
+    /// The number of variants. Any variant `as usize` is less than this.
     pub const COUNT: usize = 22;
 }
 

@@ -149,7 +149,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Resolves when the node stops giving out claims; never, if the node stops first.
+    /// Resolves when the node begins to drain; never resolves if the node stops first.
     pub(crate) async fn until_draining(&self) {
         let mut draining = self.draining.clone();
         if draining.wait_for(|drains| drains.claims).await.is_err() {
@@ -198,7 +198,7 @@ impl Door {
         Ok(Self { shared, address })
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address that the listener is bound to.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -253,8 +253,8 @@ async fn serve(
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
 ) {
-    // The tube that every client begins with always exists.
-    let default = QueueName::new(DEFAULT_TUBE).expect("it is one");
+    // The default tube always exists.
+    let default = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
     let _standing = queues.begin_watch(Watch::Standing(default));
     let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
     match listener {

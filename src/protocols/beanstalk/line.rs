@@ -1,4 +1,4 @@
-//! Parses a command line, exactly as leniently as beanstalkd does.
+//! Parses a command line with exactly the leniency of beanstalkd.
 //!
 //! The beginning of a line determines the command, and any error after that is a bad format of that command. Numbers may be
 //! preceded by spaces, and a few may be followed by anything.
@@ -24,7 +24,7 @@ pub(super) struct PutLine {
     /// The reservation time in seconds; at least 1.
     pub(super) ttr: u32,
     pub(super) body_bytes: u32,
-    /// What follows the size. If the body is too big, it is refused for that first.
+    /// The arguments after the size. An error in them is reported only if the body is not too big.
     pub(super) tail: Result<Option<Dedup>, Refusal>,
 }
 
@@ -95,10 +95,10 @@ const VERBS: &[(&[u8], Verb)] = &[
     (b"flush-tube ", Verb::FlushTube),
 ];
 
-/// The beginnings of HTTP requests: the methods that a browser lets a page use without asking the server first, and the one it asks with.
+/// The beginnings of HTTP requests: the methods that a browser lets a page use without a preflight, and the preflight itself.
 const METHODS: &[&[u8]] = &[b"GET ", b"HEAD ", b"POST ", b"OPTIONS "];
 
-/// The header, in any case, that every HTTP request has before its body, whatever its method.
+/// A header that every HTTP request has before its body, whatever its method. Its case is ignored.
 const HOST: &[u8] = b"host:";
 
 /// Returns whether a line, or its beginning, is the first line of an HTTP request or its `Host` header.
@@ -225,7 +225,7 @@ impl<'a> Arguments<'a> {
         let seconds = self.last_u32()?;
         Some(match TubeName::new(name) {
             Some(tube) => Command::PauseTube { tube, seconds },
-            // The name is too long or begins with a hyphen; the command is counted before that is checked.
+            // The name is too long or begins with a hyphen. beanstalkd counts the command before it checks the name.
             None => Command::Refused {
                 refusal: Refusal::BadFormat,
                 counted: Some(Counted::PauseTube),
@@ -269,8 +269,8 @@ impl<'a> Arguments<'a> {
         self.u32().filter(|seconds| i32::try_from(*seconds).is_ok())
     }
 
-    /// Parses the number of `kick` as C's `strtoul` does: preceded by white space of any kind and a sign, and followed by
-    /// anything. A number that does not fit 64 bits is a bad format; of one that does, the low 32 bits are used.
+    /// Parses the number of `kick` as C's `strtoul` does. White space of any kind and a sign may precede it, and anything may
+    /// follow. A number that does not fit into 64 bits is a bad format; otherwise, the low 32 bits are used.
     fn bound(&mut self) -> Option<u32> {
         self.take_while(|byte| byte == b' ' || (b'\t'..=b'\r').contains(&byte));
         let negative = match self.rest {

@@ -1,14 +1,14 @@
-//! beanstalkd's protocol as specified in `docs/protocols/beanstalk.md`: that of version 1.13, with a few extensions.
+//! beanstalkd's protocol, version 1.13 with a few extensions, as specified in `docs/protocols/beanstalk.md`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the commands of a client, and what each is counted as |
-//! | `line.rs` | a command line into a command: prefixes, numbers, names |
-//! | `codec.rs` | bytes into commands: line limit, bodies, what is skipped |
-//! | `reply.rs` | replies into bytes |
+//! | `line.rs` | parses a command line: prefixes, numbers, names |
+//! | `codec.rs` | decodes commands from bytes: line limit, bodies, what is skipped |
+//! | `reply.rs` | encodes replies |
 //! | `stats.rs` | the statistics of a job, a tube and the server, as YAML |
 //! | `client.rs` | converts a client's commands to requests for the QueueActor |
-//! | `request.rs` `show.rs` | commands to, and statistics from, the terms of the QueueActor |
+//! | `request.rs` `show.rs` | conversions: from commands to the QueueActor's requests, from its replies to beanstalkd's |
 //! | `session.rs` | one client: turns commands into messages for the QueueActor, in order |
 //! | `door.rs` | which connections are admitted, how many at a time, what is counted |
 

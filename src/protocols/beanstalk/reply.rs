@@ -11,11 +11,11 @@ pub enum Reply<'a> {
     Inserted(u64),
     /// `INSERTED id STATE [priority]`, an extension: another job has the same key.
     InsertedBefore {
-        /// The id of that job.
+        /// The id of the job with that key.
         id: u64,
-        /// The state of that job.
+        /// Its state.
         state: JobState,
-        /// The priority of that job, if this `put` raised it.
+        /// Its priority, if this `put` raised it.
         priority: Option<u32>,
     },
     /// The reply `EXPECTED_CRLF`.
@@ -85,7 +85,7 @@ pub enum Reply<'a> {
     UnknownCommand,
 }
 
-/// A job, as it is sent to a client.
+/// A job, as sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job<'a> {
     /// The job's id.
@@ -110,7 +110,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Returns the word used in statistics.
+    /// Returns the word for the state in statistics.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -242,7 +242,7 @@ fn put_list(output: &mut Vec<u8>, names: &[&[u8]]) {
 /// The number of digits of `u64::MAX`.
 const DIGITS_MAX: usize = 20;
 
-/// Appends a number in decimal. Every reply has one, and formatting it otherwise takes longer than everything else.
+/// Appends a number in decimal. Most replies have one, and the standard formatting would cost more than all the rest.
 pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
     let start = output.len();
     loop {

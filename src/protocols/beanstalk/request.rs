@@ -1,4 +1,4 @@
-//! A client's command that no longer borrows from its input, in the terms of the QueueActor.
+//! A client's command as the QueueActor sees it, no longer borrowed from the input.
 
 use crate::actors::queue::{Body, DedupKey, QueueName};
 use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, ReserveMode, TubeName};
@@ -7,13 +7,13 @@ use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, Reserv
 #[derive(Debug)]
 pub(crate) enum Request {
     Put(Put),
-    /// The line of a `put` has arrived but its body has not: the command is counted. `fits` is whether the body is within the limit.
+    /// A `put` whose line has arrived but whose body has not; it is already counted. `fits` is whether the body is within the limit.
     PutBegun {
         fits: bool,
     },
     /// A job whose body was not terminated correctly: it is refused, and its id is skipped.
     Spoiled,
-    /// Reserves a job, waiting up to `patience` seconds, or without limit if that is `None`.
+    /// Reserves a job, waiting at most `patience` seconds, or indefinitely if that is `None`.
     Reserve {
         patience: Option<u32>,
     },
@@ -33,7 +33,7 @@ pub(crate) enum Request {
     Touch(u64),
     Kick(u32),
     KickJob(u64),
-    /// Asks whether the tube exists; if it does, it is paused.
+    /// Looks up the tube; if it exists, `PauseFound` follows.
     Pause {
         tube: QueueName,
         seconds: u32,
@@ -83,7 +83,7 @@ impl Request {
         )
     }
 
-    /// Returns the number of answers the actor gives to this.
+    /// Returns the number of answers that the actor returns for this request.
     pub(crate) fn items(&self) -> usize {
         if let Self::ReserveBatch(count) = self {
             *count as usize

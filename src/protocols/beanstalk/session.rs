@@ -1,8 +1,8 @@
 //! A beanstalkd client: its commands become messages for the QueueActor, and the replies are returned in order.
 //!
-//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here; the others are sent to the actor in runs, as
-//! many as have arrived. A run ends at a `reserve` that finds nothing: no later command is processed until it is answered. What is held for
-//! a client that does not read is bounded: a number of commands, their answers, and some output.
+//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here; the others are sent to the actor in runs of
+//! all that have arrived. A run ends at a `reserve` that finds nothing: no later command is processed until it is answered. The memory held
+//! for a client that does not read is bounded: a limited number of commands, their answers, and some output.
 
 use crate::actors::queue::{
     Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as ActorReply, Watch, Worker,
@@ -29,23 +29,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The most commands in a batch.
+/// The maximum number of commands in a batch.
 const BATCH_MAX: usize = 1024;
 
-/// The most items in a delivery to the actor, unless a single command needs more.
+/// The maximum number of items in a delivery to the actor, unless a single command needs more.
 const ITEMS_MAX: usize = 1024;
 
 /// Output beyond this size is written before more is appended, in bytes.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// The most tubes that a client may watch.
+/// The maximum number of tubes that a client may watch.
 const WATCHED_MAX: usize = 1024;
 
-/// The time a job may take to arrive completely, counted from its command line: a fixed span, plus the body's size at this rate.
+/// The maximum time between a job's command line and the end of its body: a fixed time, plus the body's size at this rate.
 const BODY_SECONDS: u64 = 60;
 const BODY_BYTES_A_SECOND: u64 = 256 * 1024;
 
-/// A reservation with no more than this left is about to end, and a client that asks for another job receives `DEADLINE_SOON`.
+/// The remaining time of a reservation at which a client that requests another job receives `DEADLINE_SOON`.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// A client's protocol state.
@@ -58,20 +58,21 @@ pub(crate) struct BeanstalkSession {
     taken: VecDeque<(Request, Option<Counted>)>,
     /// Whether the `put` whose body is arriving has been counted.
     is_put_counted: bool,
-    /// Answers to the first of these commands, still to be written.
+    /// Answers to the first commands of `taken`, still to be written.
     answers: VecDeque<Answer<ActorReply>>,
     /// Registers the queues that this client uses and watches.
     presence: Waiting<QueueMachine>,
-    /// Whether that registration is out of date.
+    /// Whether `presence` is out of date.
     is_moved: bool,
     /// The `reserve` that waits for a job.
     reserving: Option<Reserving>,
     /// Held while a large answer is being sent.
     large: Option<OwnedSemaphorePermit>,
-    /// The memory of a job that has not arrived completely, and the time by which it must have.
+    /// The memory of a job that has not arrived completely.
     unfinished: Reservation,
+    /// The time by which that job must have arrived.
     patience: Option<Timestamp>,
-    /// The memory of the tubes that it watches.
+    /// The memory of the tubes that the client watches.
     named: Reservation,
     role: Role,
 }
@@ -79,18 +80,18 @@ pub(crate) struct BeanstalkSession {
 /// What the client has done so far.
 #[derive(Default)]
 struct Role {
-    /// Whether it has used `put`.
+    /// Whether the client has used `put`.
     is_producer: bool,
-    /// Whether it has used `reserve`.
+    /// Whether the client has used `reserve`.
     is_worker: bool,
-    /// Whether it may hold claims that are given back when it disconnects.
+    /// Whether the client may hold claims that are given back when it disconnects.
     may_hold: bool,
 }
 
 /// A `reserve` that found no job and waits.
 struct Reserving {
     waiting: Waiting<QueueMachine>,
-    /// How long the client waits, and the reply when that time is over.
+    /// The maximum wait, and the reply when it has passed.
     patience: Option<(Duration, Reply<'static>)>,
 }
 
@@ -137,7 +138,7 @@ impl BeanstalkSession {
     /// Carries out a command that only concerns the connection.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "what goes to the actor is looked at in `client.rs`"
+        reason = "requests for the actor are matched in `client.rs`"
     )]
     fn settle(&mut self, asked: &Request, output: &mut Vec<u8>) -> NextStep {
         match asked {
@@ -188,7 +189,7 @@ impl BeanstalkSession {
                 listener::refused(&"a connection", so_far, "it carries an HTTP request");
                 return NextStep::Close;
             }
-            other => unreachable!("{other:?} is for the actor"),
+            other => unreachable!("{other:?} must go to the actor"),
         }
         NextStep::Continue
     }
@@ -221,7 +222,7 @@ impl BeanstalkSession {
         self.presence = self.queues.begin_watch(self.client.presence());
     }
 
-    /// Takes the next command to be carried out, and updates the statistics.
+    /// Takes the next command from the queue, and updates the statistics.
     fn next(&mut self) -> Option<Request> {
         let (asked, counted) = self.taken.pop_front()?;
         let counters = &self.shared.counters;
@@ -237,7 +238,7 @@ impl BeanstalkSession {
         Some(asked)
     }
 
-    /// Counts a `put` when its line has arrived, in its turn, as beanstalkd does.
+    /// Counts a `put` once its line has arrived and its turn has come, as beanstalkd does.
     fn count_put(&mut self) {
         if let Some(fits) = self.decoder.put_under_way()
             && !std::mem::replace(&mut self.is_put_counted, true)
@@ -256,7 +257,7 @@ impl BeanstalkSession {
     /// Appends the reply to the next command to `output`; returns `false` if the client must wait for it.
     fn reply_next(&mut self, output: &mut Vec<u8>) -> bool {
         let Some(asked) = self.next() else {
-            unreachable!("an answer is to something that was asked");
+            unreachable!("every answer belongs to a request");
         };
         if asked.is_batch() {
             let answers: Vec<_> = self.answers.drain(..asked.items()).collect();
@@ -264,7 +265,7 @@ impl BeanstalkSession {
             return true;
         }
         let answer = self.answers.pop_front();
-        self.reply(&asked, answer.expect("there is one"), output)
+        self.reply(&asked, answer.expect("each request has an answer"), output)
     }
 
     fn reply_to_batch(
@@ -340,14 +341,14 @@ impl BeanstalkSession {
         true
     }
 
-    /// Handles a `reserve` that found no job: replies at once, or begins to wait and returns `false`.
+    /// Handles a `reserve` that found no job: replies immediately, or begins to wait and returns `false`.
     fn reserve(
         &mut self,
         patience: Option<u32>,
         soonest: Option<Timestamp>,
         output: &mut Vec<u8>,
     ) -> bool {
-        // One of the client's own reservations is the next to end: the client should deal with that first.
+        // One of the client's own reservations is about to end, which the client should handle first.
         let until_margin = soonest.map(|until| {
             let left = until.since(self.shared.clock.now());
             left.saturating_sub(MARGIN)
@@ -382,7 +383,7 @@ impl BeanstalkSession {
         }
     }
 
-    /// Lists every tube, share by share: a tube that exists throughout is listed once.
+    /// Lists every tube, one share at a time. A tube that exists throughout is listed once.
     async fn list_tubes(&mut self, output: &mut Vec<u8>) -> Result<(), Stopped> {
         self.hold_large().await;
         let mut tubes: Vec<QueueName> = Vec::new();
@@ -414,7 +415,7 @@ impl BeanstalkSession {
         encode(reply, output);
     }
 
-    /// Ends the wait; the client receives `instead`, unless a job has come meanwhile.
+    /// Ends the wait. The client receives `instead`, unless a job has been claimed for it meanwhile.
     async fn withdraw(&mut self, instead: &Reply<'_>, output: &mut Vec<u8>) {
         if let Some(Reserving { mut waiting, .. }) = self.reserving.take() {
             let answer = waiting.withdraw().await;
@@ -430,7 +431,7 @@ impl BeanstalkSession {
         output: &mut Vec<u8>,
     ) {
         match answer {
-            // It may be large, so it is replied to like one that came at once.
+            // The job may be large, so the reply goes through the same path as one without a wait.
             Some(Ok(ActorReply::Claim(claim))) => {
                 self.taken.push_front((Request::ReserveJob(claim.id), None));
                 self.answers.push_front(Ok(ActorReply::Claim(claim)));
@@ -497,7 +498,7 @@ impl Session for BeanstalkSession {
             };
             if matches!(asked, Request::ListTubes) {
                 self.attend();
-                // It is written before another one is built.
+                // This list is written before the next one is built.
                 let listed = self.list_tubes(output).await;
                 return listed.map_or(NextStep::Close, |()| NextStep::Again);
             }
@@ -543,7 +544,7 @@ impl Drop for BeanstalkSession {
             counters.workers(-1);
         }
         if self.role.may_hold {
-            // Ordered after everything in flight: a job claimed meanwhile is given back, too.
+            // The message is ordered after everything in flight, so a job claimed meanwhile is given back, too.
             self.reserving = None;
             let worker = self.client.worker;
             self.queues
@@ -565,7 +566,7 @@ fn job(claim: &Claim) -> Job<'_> {
     Job { id, body }
 }
 
-/// Waits as long as the client does, and returns the reply to send then. The time is the client's concern only: no state depends on it.
+/// Waits until the client's timeout and returns the reply to send then. No durable state depends on this time.
 async fn over(patience: Option<&(Duration, Reply<'static>)>) -> Reply<'static> {
     let never = std::future::pending();
     match patience {

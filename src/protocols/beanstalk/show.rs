@@ -6,7 +6,7 @@ use crate::protocols::beanstalk::reply::{JobState, Reply};
 use crate::protocols::beanstalk::request::Request;
 use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
 
-/// Returns a job's statistics for `stats-job`. A failed job counts as delayed, since beanstalkd has no state for it.
+/// Returns a job's statistics for `stats-job`. A failed job counts as delayed, since beanstalkd has no state for failed jobs.
 pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {
     let left = matches!(job.phase, Phase::Claimed | Phase::Delayed | Phase::Retrying)
         .then_some(job.until)
@@ -68,7 +68,7 @@ pub(crate) const fn state(phase: Phase) -> JobState {
     }
 }
 
-/// Returns the replies that consist of a single line.
+/// Returns the reply for an answer that needs a single line.
 pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
     match (asked, told) {
         (Request::Put(_), ActorReply::Put { id, duplicate }) => match duplicate {
@@ -96,12 +96,12 @@ pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
         (Request::Kick(_), ActorReply::Count(count)) => Reply::Kicked((*count).into()),
         (Request::Flush(_), ActorReply::Count(count)) => Reply::Flushed((*count).into()),
         (_, ActorReply::Absent | ActorReply::Refused(Refused::StaleToken)) => Reply::NotFound,
-        (asked, told) => unreachable!("{asked:?} is not answered with {told:?}"),
+        (asked, told) => unreachable!("{told:?} is not an answer to {asked:?}"),
     }
 }
 
-/// Returns the whole seconds until `until`. beanstalkd counts nanoseconds, some of which have passed whenever a client
-/// asks, so the last second of a span that has just begun never counts as whole.
+/// Returns the whole seconds until `until`. beanstalkd counts nanoseconds, and some have always passed when a client
+/// requests the value, so the last second of a span that has just begun never counts as whole.
 fn seconds_left(until: Timestamp, now: Timestamp) -> u64 {
     until.0.saturating_sub(now.0).saturating_sub(1) / 1000
 }

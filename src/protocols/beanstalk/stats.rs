@@ -63,9 +63,9 @@ pub struct TubeStats<'a> {
     pub jobs: JobCounts,
     /// The number of jobs put so far.
     pub total_jobs: u64,
-    /// Connections that use it.
+    /// Connections that use the tube.
     pub using: u64,
-    /// Connections that watch it.
+    /// Connections that watch the tube.
     pub watching: u64,
     /// Connections that wait for a job from it.
     pub waiting: u64,
@@ -116,15 +116,15 @@ pub struct ServerStats<'a> {
     pub uptime: u64,
     /// The journal, in the terms that clients know.
     pub binlog: BinlogStats,
-    /// Whether no jobs are accepted any more.
+    /// Whether the server has stopped accepting jobs.
     pub draining: bool,
     /// 16 hexadecimal digits, different at every start.
     pub id: &'a str,
     /// The name of this machine.
     pub hostname: &'a str,
-    /// The version of its operating system.
+    /// The version of the operating system.
     pub os: &'a str,
-    /// Its architecture.
+    /// The machine's architecture.
     pub platform: &'a str,
 }
 
@@ -135,7 +135,7 @@ pub struct BinlogStats {
     pub oldest_index: u64,
     /// The file that is being written.
     pub current_index: u64,
-    /// Records moved so that a file could be removed.
+    /// Records copied to a newer file so that an older one could be removed.
     pub records_migrated: u64,
     /// Records written.
     pub records_written: u64,
@@ -219,7 +219,7 @@ impl ServerStats<'_> {
     }
 }
 
-/// Pairs the counts with the names of the commands.
+/// Pairs each count with the name of its command.
 pub(crate) fn named(
     counts: impl IntoIterator<Item = u64>,
 ) -> impl Iterator<Item = (&'static str, u64)> {

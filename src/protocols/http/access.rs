@@ -1,7 +1,7 @@
-//! Decides whose requests are accepted. Any page can make a browser send requests here: under a host name that suddenly
-//! resolves to this machine (`Host`), or from a page of another site (`Origin`). Over TCP neither is accepted.
+//! Decides which clients' requests are accepted. Any web page can make a browser send requests here: through DNS rebinding,
+//! under a foreign host name (`Host`), or from another site (`Origin`). Over TCP, neither is accepted.
 //!
-//! It does not decide what an accepted request may do.
+//! What an accepted request may do is decided elsewhere.
 
 use crate::clock::Date;
 use crate::handle::Requester;
@@ -13,7 +13,7 @@ use actix_http::uri::Authority;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The permission a route requires. Every token has all scopes but the last, which the token file grants explicitly.
+/// The permission that a route requires. Every token has all scopes except `Run`, which the token file must grant explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Read state.
@@ -22,11 +22,11 @@ pub(crate) enum Scope {
     Use,
     /// Operate the coordinator.
     Operate,
-    /// Start and signal processes and see their output, which amounts to being the coordinator's user.
+    /// Start and signal processes and see their output, which is equivalent to being the coordinator's user.
     Run,
 }
 
-/// The credentials a path requires over TCP if there are tokens.
+/// The credentials that a path requires over TCP if tokens are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     /// A token in a header.
@@ -58,7 +58,7 @@ pub(crate) enum Peer {
     Socket {
         /// The process's user.
         uid: u32,
-        /// The process, if it is visible from here.
+        /// The process, if it is visible from the coordinator's PID namespace.
         process: Option<Requester>,
     },
 }
@@ -66,7 +66,7 @@ pub(crate) enum Peer {
 /// The facts that a request is checked against.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
-    /// Names of this machine, in addition to its addresses and `localhost`.
+    /// Accepted names of this machine, in addition to its addresses and `localhost`.
     pub(crate) names: &'a [String],
     /// Whether the mode of the Unix socket admits users other than its owner, in which case the operating system has checked them.
     pub(crate) lets_others_in: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Rules<'a> {
 pub(crate) enum Running {
     /// The caller is the local user that the processes would run as, or has a token with that scope.
     Allowed,
-    /// The caller has such a token but sends it over a connection that others can read.
+    /// The caller has such a token but sent it over a connection that others can read.
     Exposed,
     /// The caller does not have the scope.
     Denied,
@@ -92,7 +92,7 @@ pub(crate) enum Running {
 /// Checks whether a request is accepted, and returns whether its caller may start processes.
 pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Running, Problem> {
     if let (Peer::Socket { .. }, Gate::Page) = (peer, Gate::of(head.uri.path())) {
-        // A browser may be forwarded to the socket and be led there under a foreign host name.
+        // A browser may reach the socket through a forwarded port, possibly under a foreign host name.
         check_host(head, Ipv4Addr::LOCALHOST.into(), rules.names)?;
     }
     match peer {
@@ -132,12 +132,13 @@ pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
     Err(Problem::new(Reason::OutOfScope, words))
 }
 
-/// Returns whether `uid` is our own user, or root, which can become any user.
+/// Returns whether `uid` is the coordinator's own user, or root, which can become any user.
 fn is_trusted(uid: u32, own: u32) -> bool {
     uid == own || uid == 0
 }
 
-/// Checks the `Host` header, which must be an address of this machine or one of its names: an address cannot be rebound.
+/// Checks the `Host` header, which must be an address of this machine or one of its names. DNS rebinding cannot forge an
+/// address.
 fn check_host<'a>(
     head: &'a RequestHead,
     local: IpAddr,
@@ -159,7 +160,7 @@ fn check_host<'a>(
             }
         }
     };
-    // A target in absolute form names a host as well.
+    // A request target in absolute form also names a host.
     let target = head.uri.authority().map(Authority::as_str);
     if [Some(host), target].into_iter().flatten().all(known) {
         Ok(host)
@@ -171,7 +172,7 @@ fn check_host<'a>(
     }
 }
 
-/// Checks the `Origin` header: pages served from here have our host and port in it.
+/// Checks the `Origin` header, which names this host and port if the page was served from here.
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     let ours = |origin: &HeaderValue| {
         let origin = origin.to_str().ok()?;
@@ -190,8 +191,8 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     ))
 }
 
-/// Refuses a form that was not sent from one of our pages. This also applies to the Unix socket, to which a browser may be
-/// forwarded. Browsers state the origin of a form in one of two headers.
+/// Refuses a form that was not sent from a page of this coordinator. This also applies to the Unix socket, which a browser
+/// may reach through a forwarded port. Browsers send the origin of a form in one of two headers.
 pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     let is_ours = match single(headers, &header::ORIGIN) {
         Some(_) => {
@@ -208,7 +209,7 @@ pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
         .ok_or_else(|| Problem::new(Reason::Foreign, words))
 }
 
-/// Returns the name of the login cookie, which includes the port because all ports of a host share their cookies.
+/// Returns the name of the login cookie, which includes the port because all ports of a host share cookies.
 pub(crate) fn cookie_name(host: &str) -> String {
     let port = host.strip_prefix(without_port(host)).unwrap_or_default();
     format!("sexton{}", port.replace(':', "-"))
@@ -261,7 +262,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     values.next().is_none().then_some(value)
 }
 
-/// Returns a host without its port. `[::1]:80` keeps its brackets; a suffix that is not a port stays.
+/// Returns a host without its port. `[::1]:80` keeps its brackets, and a suffix that is not a port is kept.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))
@@ -522,7 +523,7 @@ mod tests {
             asked.uri = "/v1/status".parse().unwrap();
             let heard = check(&asked, stranger, &rules).ok();
             assert_eq!(heard, lets_others_in.then_some(Running::Denied));
-            // A page is shown only under a name of this machine.
+            // Pages are served only under a name of this machine.
             asked.uri = "/page/locks".parse().unwrap();
             assert!(check(&asked, stranger, &rules).is_err());
         }

@@ -1,4 +1,4 @@
-//! Audits over HTTP: whether the actors agree with each other and with the machine.
+//! Audits over HTTP: whether the actors' states are consistent with each other and with the machine.
 
 use crate::handle::{Audit, AuditError, Disagreement};
 use crate::protocols::http::access::Scope;
@@ -16,8 +16,8 @@ pub(crate) fn routes() -> Vec<Route> {
         look,
         Words {
             id: "audit",
-            summary: "Whether tasks, processes, locks, servers and claims agree",
-            more: "Compares what the actors hold with each other and with what the machine shows, and changes nothing. If all agree, it answers in milliseconds. Otherwise it checks again for up to 4 s, and reports what disagrees every time.",
+            summary: "Check that tasks, processes, locks, servers and claims agree",
+            more: "Compares the state of the actors with each other and with the processes of the machine, and changes nothing. If everything agrees, it answers in milliseconds. Otherwise it repeats the check for up to 4 s, and reports only what disagreed every time.",
             answer: "The disagreements; usually none.",
         },
         &refusals,
@@ -28,9 +28,9 @@ pub(crate) fn routes() -> Vec<Route> {
         mend,
         Words {
             id: "fix_by_audit",
-            summary: "Audit, and fix what disagrees",
-            more: "Does what a lost event would have done: notifies an actor of an end again, releases a lock, stops a process without a record. Then audits once more.",
-            answer: "The disagreements, what was done about them, and how many are left.",
+            summary: "Audit, and fix the disagreements",
+            more: "Makes up for events that were lost: notifies an actor again that something has ended, releases a lock, or stops a process without a record. Then audits again.",
+            answer: "The disagreements, how each was fixed, and how many are left.",
         },
         &refusals,
     );
@@ -45,11 +45,11 @@ pub(crate) struct Audited {
     found: Vec<DisagreementView>,
     /// The number of disagreements left.
     left: u64,
-    /// The number of tasks under way that were examined.
+    /// The number of unfinished tasks that were examined.
     tasks: u64,
-    /// The number of processes recorded as alive that were looked for.
+    /// The number of processes recorded as alive that were examined.
     processes: u64,
-    /// Whether counts could be compared, which they are not if more than 100,000 tasks are under way.
+    /// Whether counts were compared, which is not done if more than 100,000 tasks are under way.
     whole: bool,
 }
 
@@ -67,9 +67,9 @@ pub(crate) struct DisagreementView {
     attempt: Option<u64>,
     /// The process concerned.
     process: Option<String>,
-    /// What `POST /v1/audit/fix` does about it; null if nothing.
+    /// How `POST /v1/audit/fix` fixes it; null if it does not.
     fix: Option<&'static str>,
-    /// Whether it has been fixed: something was done about it, and the audit after that did not find it again.
+    /// Whether it was fixed: a fix was applied, and the next audit did not find it again.
     fixed: bool,
 }
 

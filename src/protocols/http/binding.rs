@@ -8,20 +8,20 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much of a process must have ended before its right ends.
+/// How much of a process must have ended before the right bound to it ends.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Extent {
     /// The process itself.
     Process,
-    /// Everything it has started, too, including processes with records of their own below it.
+    /// The process and everything it has started, including descendants with records of their own.
     #[default]
     Tree,
 }
 
 /// The part of a request that binds a right to a process.
 pub(crate) struct Bound {
-    /// The process, by id or prefix.
+    /// The process, by its id or a prefix of it.
     pub(crate) process: Option<String>,
     /// How much of the process must have ended.
     pub(crate) release: Extent,
@@ -30,7 +30,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Returns the requested binding, whose process must be alive.
+    /// Returns the requested binding. Its process must be alive.
     pub(crate) async fn binding(&self, call: &Call) -> Result<Option<Binding>, Problem> {
         let Some((process, until)) = self.checked(call)? else {
             return Ok(None);
@@ -43,7 +43,7 @@ impl Bound {
         }
         if fence && !record.launched {
             let words =
-                "requires a process that the coordinator launched, and this one registered itself";
+                "requires a process that the coordinator launched, but this one was registered";
             return Err(Problem::field("kill_before_grant", words));
         }
         Ok(Some(Binding {
@@ -53,8 +53,8 @@ impl Bound {
         }))
     }
 
-    /// Returns the binding for a worker that continues: a process named by its full id is not looked up. Whatever is bound to a
-    /// process that has ended meanwhile ends at once.
+    /// Returns the binding for a worker that continues. A process given by its full id is not looked up: if it has ended
+    /// meanwhile, a right bound to it ends immediately.
     pub(crate) async fn binding_again(&self, call: &Call) -> Result<Option<Binding>, Problem> {
         let named = self.checked(call)?;
         let known = named.and_then(|(process, until)| Some((process.parse().ok()?, until)));
@@ -72,7 +72,7 @@ impl Bound {
     fn checked(&self, call: &Call) -> Result<Option<(&str, Until)>, Problem> {
         let Some(process) = &self.process else {
             if self.kill_before_grant {
-                return Err(Problem::field("kill_before_grant", "needs a process"));
+                return Err(Problem::field("kill_before_grant", "requires process"));
             }
             return Ok(None);
         };
@@ -82,7 +82,7 @@ impl Bound {
             Extent::Tree => Until::Tree,
         };
         if self.kill_before_grant && until == Until::Process {
-            let words = "requires release to be tree";
+            let words = "requires release to be `tree`";
             return Err(Problem::field("kill_before_grant", words));
         }
         Ok(Some((process, until)))

@@ -1,6 +1,7 @@
 //! The busiest queues, locks, leases and tasks, for an overview: `sexton top` polls it once a second.
 //!
-//! It never walks everything: if there are very many queues, each answer covers a share, and names where to continue.
+//! An answer never walks everything: if there are very many queues, each answer covers a share of them, with the position where the
+//! next one continues.
 
 use crate::actors::lock::{Contended, Ranking};
 use crate::actors::queue::QueueView;
@@ -25,7 +26,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "busiest",
             summary: "List the busiest queues, the most contended locks, and active leases and tasks",
-            more: "For monitoring by repeated polling. If there are more than 8192 queues, an answer covers a share, and `next` continues with the next one; of more than 8192 locks with waiters, and of very many leases and tasks, only some are examined.",
+            more: "Meant for monitoring by repeated polling. If there are more than 8192 queues, each answer covers a share of them, and `next` leads to the following share. If there are more than 8192 locks with waiters, or very many leases or tasks, only some of them are examined.",
             answer: "Queues and locks, the busiest first; leases and tasks, running ones first.",
         },
         &[Reason::Failed, Reason::Large],
@@ -34,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Share {
-    /// The most queues, locks, leases and tasks to return.
+    /// The maximum number of queues, locks, leases and tasks to return.
     #[serde(default)]
     limit: Number<u32, 1, 100, 20>,
     /// The `next` of the previous answer, to continue with the next queues.
@@ -47,8 +48,8 @@ pub(crate) struct Share {
 pub(crate) struct Busy {
     #[serde(flatten)]
     queue: Queue,
-    /// Milliseconds since the oldest ready job was added, among those first in line in the 64 most urgent priorities; null
-    /// if none is ready.
+    /// Milliseconds since the oldest ready job was added; null if none is ready. Only the first job in line of each of the
+    /// 64 most urgent priorities is considered.
     oldest_ms: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct ContendedLock {
     names: EntryNames,
     /// The number of waiters.
     waiting: u32,
-    /// Milliseconds until the lock passes on unless it is renewed.
+    /// Milliseconds until the lock expires unless it is renewed.
     remaining_ms: Option<u64>,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Busiest {
     locks: Vec<ContendedLock>,
     /// The number of locks with waiters.
     locks_all: u32,
-    /// Leases with a running pass, the longest-running first; then those with a next pass; then by scheduled date.
+    /// Leases with a running pass, the longest-running first; then those with a request in line; then by scheduled date.
     leases: Vec<Lease>,
     /// Whether there are more.
     leases_more: bool,

@@ -1,6 +1,6 @@
-//! A request as seen by its route, and the caller: how long there is someone to wait for.
+//! A request as seen by its route, and whether its caller is still connected.
 //!
-//! A wait ends with its connection, and when the listener closes: no position in line is kept for a client that is gone.
+//! A wait ends with its connection or when the listener closes: a client that has disconnected loses its position in line.
 
 use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
@@ -48,7 +48,7 @@ impl Caller {
     }
 }
 
-/// An action to take if the answer is not delivered, that is, if this is dropped before [`Rollback::delivered`].
+/// An action to take if the answer is not delivered: it runs if this value is dropped before [`Rollback::delivered`].
 pub(crate) struct Rollback(Option<Box<dyn FnOnce()>>);
 
 impl Rollback {
@@ -56,7 +56,7 @@ impl Rollback {
         Self(Some(Box::new(undo)))
     }
 
-    /// Called when the answer has been written, as far as can be known.
+    /// Cancels the action. Called when the answer has been written, as far as the server can tell.
     pub(crate) fn delivered(mut self) {
         self.0 = None;
     }
@@ -70,12 +70,12 @@ impl Drop for Rollback {
     }
 }
 
-/// A request with everything that is needed to answer it.
+/// A request, with everything needed to answer it.
 pub(crate) struct Call {
     pub(crate) node: Data<Handle>,
     /// The idempotency key; `None` before [`Call::take_key`] or without the header.
     pub(crate) key: Option<RequestKey>,
-    /// Passed on with the answer.
+    /// The action to take if the answer is not delivered.
     pub(crate) rollback: Cell<Option<Rollback>>,
     pub(crate) shared: Data<Shared>,
     caller: ReqData<Caller>,
@@ -113,7 +113,7 @@ impl Call {
         }
     }
 
-    /// Refuses a form that was not sent from one of our pages.
+    /// Refuses a form that was not sent from a page of this coordinator.
     pub(crate) fn check_form(&self) -> Result<(), Problem> {
         access::check_form(self.request.headers())
     }
@@ -133,7 +133,7 @@ impl Call {
         self.check_run().is_ok()
     }
 
-    /// Takes the idempotency key, if there is one: later requests to the actors are idempotent.
+    /// Takes the idempotency key, if there is one. Later requests to the actors of this call use it.
     pub(crate) fn take_key(&mut self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
         self.key = key_of(headers, self.caller.peer, (path, &self.body))?;
@@ -185,7 +185,7 @@ impl Call {
         }
     }
 
-    /// Refuses a caller that may not start processes, for routes where only some requests need that.
+    /// Refuses a caller that may not start processes. For routes where only some requests require it.
     pub(crate) fn check_run(&self) -> Result<(), Problem> {
         access::check_run(self.caller.running)
     }
@@ -203,7 +203,7 @@ impl Call {
         self.request.method()
     }
 
-    /// Returns the value of a header, the first if there are several.
+    /// Returns the value of a header, or the first value if there are several.
     pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
         let value = self.request.headers().get(name);
         value.map(HeaderValue::as_bytes)
@@ -224,14 +224,14 @@ impl Call {
         self.room().wait()
     }
 
-    /// Waits for `work` as long as the caller does; it is dropped when the caller goes away.
+    /// Waits for `work` while the caller is connected; `work` is dropped when the caller disconnects.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         let place = self.place()?;
         let mut closing = self.caller.closing.clone();
         let done = tokio::select! {
             biased;
             () = self.caller.gone.notified() => {
-                let words = "a wait lasts only as long as its connection: the client closed this one, or sent too much more on it";
+                let words = "the wait ended because the client closed the connection or sent too much further data on it";
                 Err(Problem::new(Reason::Gone, words))
             }
             done = work => Ok(done),
@@ -243,7 +243,7 @@ impl Call {
         done
     }
 
-    /// Converts to a problem, including why the node halted if that is the cause.
+    /// Converts an error to a problem, with the reason if the cause is that the node halted.
     pub(crate) fn problem(&self, problem: impl Into<Problem>) -> Problem {
         problem.into().or_halt(self.node.halt_words())
     }

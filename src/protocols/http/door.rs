@@ -34,13 +34,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
-/// The number of connections beyond the limit that are being refused at a time.
+/// The maximum number of connections beyond the limit that are being refused at a time.
 const REFUSALS_MAX: u32 = 64;
 
-/// The kernel's send buffer for each client, in bytes; by default it would be megabytes.
+/// The size of the kernel's send buffer for each client, in bytes; the default would be megabytes.
 const SEND_BYTES: usize = 128 * 1024;
 
-/// How long pending requests may take once the listener closes, and how long closing may take in total.
+/// How long pending requests may take once the listener closes, and how long closing may take in all.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -172,12 +172,12 @@ impl Door {
         }
     }
 
-    /// Returns its TCP address, if it listens on TCP.
+    /// Returns the listener's TCP address, if it listens on TCP.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Returns the path of its Unix socket, if it listens on one.
+    /// Returns the path of the listener's Unix socket, if it listens on one.
     pub fn socket(&self) -> Option<PathBuf> {
         self.socket.clone()
     }
@@ -189,8 +189,8 @@ impl Door {
         shared.counters.stats(active)
     }
 
-    /// Reloads the token file; the old tokens stay in force if that fails. Returns whether they changed, or `None` if there
-    /// is no token file.
+    /// Reloads the token file; if that fails, the old tokens stay in force. Returns whether they changed, or `None` if
+    /// there is no token file.
     pub fn reload_token(&self) -> Result<Option<bool>, TokenError> {
         let Some(file) = &self.shared.token_file else {
             return Ok(None);
@@ -206,8 +206,8 @@ impl Door {
         Ok(Some(changed))
     }
 
-    /// Reloads the certificate and its key for new connections; the old ones stay in force if that fails. Returns whether
-    /// the certificate changed, or `None` if there is none.
+    /// Reloads the certificate and its key for new connections; if that fails, the old ones stay in force. Returns whether
+    /// the certificate changed, or `None` if none is configured.
     pub fn reload_identity(&self) -> Result<Option<bool>, TlsError> {
         let Some((certificate, key)) = &self.shared.tls_files else {
             return Ok(None);
@@ -253,7 +253,7 @@ fn listen_tcp(
     })
 }
 
-/// A Unix socket, and its file if we created it.
+/// A Unix socket, and its file if the coordinator created it.
 type Unix = (std::os::unix::net::UnixListener, Option<SocketFile>);
 
 fn listen_unix(
@@ -268,7 +268,7 @@ fn listen_unix(
         let listened = path.map(listen).transpose()?;
         return Ok(listened.map(|(listener, file)| (listener, Some(file))));
     };
-    // The creator of the file has set its permissions, which stay unless others are configured.
+    // The creator of the file has set its permissions. They are kept unless others are configured.
     if let Some(path) = path.filter(|_| rights.are_shared()) {
         rights
             .give(path)
@@ -277,7 +277,7 @@ fn listen_unix(
     Ok(Some((listen_open(open)?, None)))
 }
 
-/// Listens for the reports of task commands. If that fails, everything else continues.
+/// Listens for reports of task commands. A failure is logged, and does not prevent the start.
 fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
     let path = node.report_socket()?;
     let listened = report::listen(&path);
@@ -306,7 +306,7 @@ fn listen_open(
     cloned.map_err(OpenError::Thread)
 }
 
-/// The thread's part of the listener.
+/// The part of the listener that moves to the HTTP thread.
 struct Serving {
     node: Handle,
     door: Door,
@@ -367,7 +367,7 @@ impl Serving {
         let core = async {
             let mut closing = hall.closing.clone();
             tokio::select! {
-                // If the core thread ended without closing its listeners, they close here.
+                // If the core thread has ended without closing its listeners, they are closed here.
                 () = node.ended() => drop(door.closing.send_replace(true)),
                 _ = closing.wait_for(|closing| *closing) => {}
             }
@@ -397,7 +397,7 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || loop {
             let (stream, _) = listener::accept(&listener).await;
-            // A connection that has ended meanwhile has no address.
+            // A connection that has ended meanwhile has no address, and is dropped.
             let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
             if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
                 return (stream, Peer::Tcp(local.ip().to_canonical()));
@@ -422,8 +422,8 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || {
             let (stream, from) = listener::accept_unix(&listener).await;
-            // If the kernel supports it, the process is identified by inode, so that another one that has taken over its
-            // PID is not confused with it.
+            // If the kernel supports it, the process is identified by inode, so that it is not confused with another
+            // process that has reused its PID.
             let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
             let process = pid.and_then(|pid| Requester::of(&stream, pid));
             let uid = from.uid();

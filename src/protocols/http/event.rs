@@ -1,7 +1,7 @@
 //! The node's events as server-sent events: `docs/protocols/http.md`, "Events".
 //!
 //! A stream holds a position in the retained events and at most one part of an answer. A client that reads too slowly
-//! misses events, and is told so.
+//! misses events, and is notified of the gap.
 
 use crate::actors;
 use crate::actors::lock::Name;
@@ -32,10 +32,10 @@ use tokio::time::{Interval, interval};
 /// The target size of one part of a stream, in bytes.
 const PART_BYTES: usize = 8 * 1024;
 
-/// The number of events examined in a turn, so that other streams have theirs. An event that takes more work counts for more.
+/// The maximum number of events examined in one turn, so that other streams get theirs. Events that need more work count as several.
 const LOOKED_AT: usize = 1024;
 
-/// The product of the lengths of a pattern and a name, in bytes, whose comparison costs as much as handling an event.
+/// The cost of comparing a pattern with a name, as the product of their lengths, that counts as one event.
 const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -43,14 +43,14 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/v1/events", events, Words {
             id: "events",
             summary: "Stream events",
-            more: "Server-sent events: `id` is the position of an event, a sequence number, sometimes followed by a dot and an index; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from the first subscription until ten minutes after the last. A client that asks for events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto` between which events are missing; a client that asks for a future position receives an event `ahead`, whose `upto` is where the stream begins. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
+            more: "Server-sent events: `id` is the position of an event, a sequence number, sometimes followed by a dot and an index; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator does. A comment is sent every 15 s as a heartbeat. The newest 65536 events are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto` between which events are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
             answer: "An endless stream of events.",
         }, &[Reason::Waits])
         .with_content_type("text/event-stream")
         .with_header(json!({
             "name": "Last-Event-ID",
             "in": "header",
-            "description": "The same as `after`, over which it takes precedence.",
+            "description": "The same as `after`. If both are given, the header takes precedence.",
             "schema": { "type": "string", "pattern": POSITION },
         })),
     ]
@@ -61,10 +61,10 @@ const POSITION: &str = r"^[0-9]{1,19}(\.[0-9]{1,9})?$";
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Listen {
-    /// The position to begin after; now if left out.
+    /// The position after which the stream begins; if left out, it begins with new events.
     #[schemars(extend("pattern" = POSITION))]
     after: Option<String>,
-    /// Only events of this actor, or of the node.
+    /// Only events of this actor, or of the node itself.
     #[schemars(extend("enum" = origins()))]
     actor: Option<String>,
     /// Only events of these kinds, separated by commas. An unknown kind is refused with a list of the known ones.
@@ -73,7 +73,7 @@ pub(crate) struct Listen {
     name: Option<Name>,
     /// Only events of the job with this id.
     job: Option<u64>,
-    /// Only those of the task of this number.
+    /// Only events of the task with this id.
     task: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpRespons
     Ok(response.body(BoxBody::new(Stream::new(telling))))
 }
 
-/// Returns the event to begin after. The header of a client that reconnects takes precedence over the query.
+/// Returns the position after which to begin. The header, sent by a client that reconnects, takes precedence over the query.
 fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> {
     let header = call.header("last-event-id").filter(|id| !id.is_empty());
     let (name, text) = match (header, field) {
@@ -129,7 +129,7 @@ struct EventFilter {
     task: Option<u64>,
 }
 
-/// Returns the names of everything that events belong to.
+/// Returns the names of everything that events come from.
 fn origins() -> Vec<&'static str> {
     let mut origins = actors::names();
     origins.push(NODE);
@@ -147,7 +147,7 @@ fn known(
     found.copied().ok_or_else(|| {
         let all = all.join(", ");
         let word: String = word.chars().take(40).collect();
-        let words = format!("has the unknown word {word:?}; expected one of {all}");
+        let words = format!("has the unknown value {word:?}; expected one of {all}");
         Problem::field(field, words)
     })
 }
@@ -212,7 +212,7 @@ impl EventFilter {
     }
 }
 
-/// Reports that a stream does not continue where it was asked to.
+/// Writes that a stream does not continue at the requested position.
 fn write_gap(kind: &str, (after, upto): (Position, Position), said: &mut String) {
     let data = json!({"kind": kind, "after": after.to_string(), "upto": upto.to_string()});
     *said += format!("id: {upto}\nevent: {kind}\ndata: {data}\n\n").as_str();
@@ -264,7 +264,7 @@ impl Parts for EventStream {
                 biased;
                 _ = beat.tick() => return Some(ALIVE.into()),
                 heard = self.events.next() => heard,
-                // Events that happened before are still sent.
+                // Events from before the close are still sent.
                 _ = self.closing.wait_for(|closing| *closing) => self.events.at_once(),
             };
             let mut heard = Some(heard?);

@@ -1,7 +1,7 @@
 //! The `Idempotency-Key` header, which lets a client repeat a request whose answer was lost.
 //!
-//! The actors remember what was done under a key, along with their other state, see `spine/receipts.rs`. They only see
-//! digests: no client's key is in the journal. What was done is not handled here.
+//! The actors remember the result for each key as part of their state, see `spine/receipts.rs`; this module only computes
+//! keys. The actors see only digests, so no client's key appears in the journal.
 
 use crate::ids::RequestKey;
 use crate::protocols::http::access::Peer;
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 128;
 
-/// Returns the key of a request, if it has one: the client's key, qualified by the caller, with a digest of the request.
+/// Returns the key of a request, if it has one: a digest of the client's key and the caller, and one of the request.
 pub(crate) fn key_of(
     headers: &HeaderMap,
     peer: Peer,
@@ -37,8 +37,8 @@ pub(crate) fn key_of(
     }))
 }
 
-/// Returns the id of a client's key. TCP clients all count as one caller. SHA-1 is used so that nobody can construct a key
-/// with the id of another caller's key.
+/// Returns the id of a client's key. All TCP clients count as one caller. SHA-1 is used so that a caller cannot construct a
+/// key with the same id as another caller's key.
 fn id_of(peer: Peer, key: &str) -> u128 {
     let mut hash = Sha1::new();
     match peer {

@@ -1,8 +1,8 @@
-//! Parses a request's query or JSON body into the type that its route takes: a strict serde format in which every member
-//! must be known and unique, and errors name the member. A member of bytes is text, or base64 under its name with `_b64`
-//! appended.
+//! Parses a request's query or JSON body into the type that its route takes. This is a strict serde format in which every
+//! member must be known and unique, and errors name the member. A member that holds bytes is given as text, or as base64
+//! under its name with `_b64` appended.
 //!
-//! What a member means is not decided here.
+//! The meaning of members is not decided here.
 
 use crate::protocols::http::problem::Problem;
 use crate::refusal::Reason;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The error for a repeated member, since it is unclear which one is meant.
+/// The error for a repeated member, which would be ambiguous.
 const TWICE: &str = "is given more than once";
 
 /// Parses the fields of an HTML form. Browsers send all of them, so empty ones are left out.
@@ -38,7 +38,7 @@ pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
         let text = text.replace('+', " ");
         let text = percent_decode_str(&text).decode_utf8();
         text.map(Cow::into_owned).map_err(|_| {
-            let words = "the query is not UTF-8: give names that are not text as base64, in key_b64, index_b64, owner_b64";
+            let words = "the query is not UTF-8: give names that are not UTF-8 as base64, in key_b64, index_b64, owner_b64";
             Problem::new(Reason::Malformed, words)
         })
     };
@@ -84,7 +84,7 @@ fn read<T: DeserializeOwned>(members: Map<String, Value>, form: Form) -> Result<
         .map_err(|Wrong { place, what }| Problem::field(&place, what))
 }
 
-/// An error, and the member that it concerns.
+/// An error, with the member that it concerns.
 #[derive(Debug)]
 struct Wrong {
     /// The path of the member, as in `jobs[3].body`.
@@ -105,7 +105,7 @@ impl Wrong {
     }
 }
 
-/// Joins the path of a member and the name of one within it.
+/// Joins the path of a member and the name of a nested member.
 fn below(place: &str, field: &str) -> String {
     let is_apart = place.is_empty() || field.is_empty() || field.starts_with('[');
     let dot = if is_apart { "" } else { "." };
@@ -120,7 +120,7 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// The value found is never shown, only what is expected.
+/// Messages never show the value found, only what is expected.
 impl de::Error for Wrong {
     fn custom<T: fmt::Display>(what: T) -> Self {
         Self::at("", &what.to_string())
@@ -147,7 +147,7 @@ impl de::Error for Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
-    /// In a query, where numbers are text, too.
+    /// In a query, where even numbers are text.
     Text,
     /// In a member whose name ends in `_b64`.
     Base64,
@@ -169,7 +169,7 @@ impl Input {
             Some(number) => visitor.visit_u64(number),
             None => {
                 let expected = (&visitor as &dyn de::Expected).to_string();
-                // For primitive types, serde passes the type's name as what it expected.
+                // For primitive types, serde passes the type's name as the expectation.
                 let is_derived = expected.starts_with('u');
                 let any = || format!("a whole number from 0 to {most}");
                 let expected = if is_derived { any() } else { expected };
@@ -194,7 +194,7 @@ fn wrong(what: impl fmt::Display) -> Wrong {
 impl<'de> Deserializer<'de> for Input {
     type Error = Wrong;
 
-    /// Byte strings are passed as bytes, not as escaped text.
+    /// Byte strings are given as bytes, not as escaped text.
     fn is_human_readable(&self) -> bool {
         false
     }
@@ -356,7 +356,7 @@ impl<'de> de::SeqAccess<'de> for Items {
 
 /// A member of an object.
 struct Member {
-    /// The field that it is for; in a map, its own name.
+    /// The field that the member is for; in a map, the member's name.
     field: Cow<'static, str>,
     /// The name used in the request.
     name: String,
@@ -387,7 +387,7 @@ impl<'de> de::MapAccess<'de> for Members {
     }
 }
 
-/// A JSON value, and the first repeated member of an object in it.
+/// A JSON value, and the first repeated member of any object in it.
 struct Tree {
     value: Value,
     twice: Option<String>,
@@ -540,7 +540,10 @@ mod tests {
         ] {
             let problem = body(text).unwrap_err();
             assert!(problem.contains(words), "{text}: {problem}");
-            assert!(!problem.contains("secret"), "nothing of the body is shown");
+            assert!(
+                !problem.contains("secret"),
+                "the error must not show any of the body"
+            );
         }
     }
 

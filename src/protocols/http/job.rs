@@ -1,7 +1,7 @@
 //! Queues over HTTP, work on jobs: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
 //! The members are documented in `docs/protocols/http.md`, "Queues".
 //!
-//! Who may do what with a job is decided by the machine.
+//! The machine decides which client may do what with a job.
 
 use crate::actors::queue::{self, DedupKey, JobView, Phase, Progress, Put, QueueName, Root};
 use crate::handle::Added;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const PUSH: &str = "/v1/queues/push";
 pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{
         Absent, DiskFull, Draining, Ended, Failed, Fencing, Full, ReadOnly, Stale, TooBig, Waits,
@@ -32,7 +32,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "push_job",
                 summary: "Add a job",
-                more: "With `dedup`, only if no unclaimed job of the queue has the same key; with `unique_for_ms`, the key is also taken for that time, whatever happens to the job.",
+                more: "With `dedup`, the job is added only if no unclaimed job of the queue has the same key. With `unique_for_ms`, the key also stays reserved for that time, whatever happens to the job.",
                 answer: "The id of the job, or of the existing one.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "push_jobs",
                 summary: "Add several jobs atomically",
-                more: "All of them or none, even after a crash. If several have the same deduplication key, the last one counts.",
+                more: "Adds all of them or none, even if the coordinator crashes. If several have the same deduplication key, only the last one is added.",
                 answer: "The id of each job, or of the existing one.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
@@ -53,9 +53,9 @@ pub(crate) fn routes() -> Vec<Route> {
             register,
             Words {
                 id: "register_root_job",
-                summary: "Make the jobs of an older root job superfluous",
-                more: "A worker that claims such a job is told that it is a duplicate. The root job is remembered for 28 days.",
-                answer: "Whether it is newer than those known.",
+                summary: "Register a root job, which makes the jobs of older ones superfluous",
+                more: "A worker that claims a superfluous job receives it marked `duplicate`. The root job is remembered for 28 days.",
+                answer: "Whether the root job is newer than those known.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -65,7 +65,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "pop_jobs",
                 summary: "Claim jobs",
-                more: "Claims the most urgent job of these queues, the oldest among equals or by the queue's order; with `weights`, a job of a queue drawn at random. With `wait`, if there is no job, answers when there is one or the wait ends. A job claimed for a client that has closed the connection is given back. With `process`, a claim ends as soon as that process, or its tree, is gone, and not before unless `claim_ms` is set. With `done`, a worker completes its last job and claims its next in one request.",
+                more: "Claims the most urgent job of these queues; among equally urgent ones, the oldest or the first in the queue's order. With `weights`, claims from a queue drawn at random. With `wait`, if there is no job, answers when there is one or the wait times out. A job claimed for a client that has closed the connection is given back. With `process`, a claim ends as soon as that process, or its tree, has exited, and not before unless `claim_ms` is set. With `done`, a worker completes its last job and claims its next one in a single request.",
                 answer: "The claimed jobs; none if none is ready.",
             },
             &[Stale, Waits, Draining, Absent, Ended, DiskFull, Failed],
@@ -77,7 +77,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "ack_job",
                 summary: "Complete a claimed job",
                 more: "Requires the token of its claim.",
-                answer: "The job is gone.",
+                answer: "The job is completed and removed.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
@@ -87,7 +87,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "fail_job",
                 summary: "Report that a claimed job failed",
-                more: "The job is `retrying` and unclaimed until it is tried again: after `retry_after_ms`, or by the back-off of its type, or when its claim would have ended. If that was its last try, it is abandoned.",
+                more: "The job is `retrying` and unclaimed until it is tried again: after `retry_after_ms`, or after the back-off of its type, or when its claim would have ended. If that was its last try, it is abandoned.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
@@ -109,7 +109,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "report_job",
                 summary: "Report progress on a claimed job",
-                more: "Shown with the job until it is claimed again. Answers without waiting until it is durable.",
+                more: "The progress is shown with the job until the job is claimed again. Answers without waiting for the disk.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
@@ -119,8 +119,8 @@ pub(crate) fn routes() -> Vec<Route> {
             touch,
             Words {
                 id: "touch_job",
-                summary: "Restart the span of a claim",
-                more: "Requires its token. With `process`, the claim is bound to that process from now on.",
+                summary: "Extend a claim",
+                more: "Restarts the claim's time to run. Requires the token of the claim. With `process`, the claim is bound to that process from now on.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Ended, DiskFull, Failed],
@@ -165,20 +165,20 @@ pub(crate) struct Push {
     /// Milliseconds that a claim of the job lasts; the queue's setting if 0.
     #[serde(default)]
     ttr_ms: Span,
-    /// The deduplication key: nothing is added while the queue has an unclaimed job with the same one.
+    /// The deduplication key: the job is not added while the queue has an unclaimed job with the same key.
     dedup: Option<String>,
-    /// Milliseconds for which nothing else is added under the deduplication key, whatever happens to the job; not at all if
-    /// 0. Without `dedup`, the key is derived from the body.
+    /// Milliseconds for which the deduplication key stays reserved, whatever happens to the job; 0 for not at all. Without
+    /// `dedup`, the key is derived from the body.
     #[serde(default)]
     unique_for_ms: Number<u64, 0, { Put::UNIQUE_MS_MAX }>,
-    /// Whether the job is retried when a claim ends without a report; if not, it runs at most once.
+    /// Whether the job is retried when a claim ends without a report. If false, it runs at most once.
     #[serde(default = "yes")]
     retries: bool,
     root: Option<RootJob>,
     /// Whether the job is the root job itself, which is then registered along with it.
     #[serde(default)]
     is_root: bool,
-    /// The number of work items that the job stands for: a throttle closes its queue accordingly.
+    /// The number of work items that the job stands for, which a throttle on its queue counts.
     #[serde(default)]
     items: Number<u32, 1, { u32::MAX as u64 }, 1>,
 }
@@ -191,7 +191,7 @@ const fn yes() -> bool {
 pub(crate) struct RootJob {
     /// Identifies the root job's jobs within the queue.
     signature: String,
-    /// Its time, in any unit; larger is newer.
+    /// The time of the root job, in any unit; larger is newer.
     at: u64,
 }
 
@@ -224,7 +224,7 @@ impl Push {
             root: root.map(|root| Root::of(&queue, &root.signature, root.at)),
             is_root,
             tube: false,
-            // One is the default, and takes no space.
+            // 1 is the default, and is not stored.
             items: if items.0 == 1 { 0 } else { items.0 },
             unique_for_ms: unique_for_ms.0,
             body,
@@ -280,17 +280,17 @@ pub(crate) struct RegisterRoot {
     queue: QueueName,
     /// Identifies the root job's jobs within the queue.
     signature: String,
-    /// Its time, in any unit; larger is newer.
+    /// The time of the root job, in any unit; larger is newer.
     at: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RootRegistered {
-    /// Whether neither this root job nor a newer one was known.
+    /// Whether neither this root job nor a newer one was known before.
     registered: bool,
 }
 
-/// Makes jobs of older root jobs superfluous.
+/// Registers a root job, which makes jobs of older ones superfluous.
 async fn register(
     call: &Call,
     Body(root): Body<RegisterRoot>,
@@ -323,7 +323,7 @@ pub(crate) struct Fail {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// Milliseconds until the job is retried; if left out, by the back-off of its type, or the rest of its claim.
+    /// Milliseconds until the job is retried. If left out, the back-off of its type applies, or the time left of its claim.
     retry_after_ms: Option<Span>,
     /// What went wrong, shown with the job; the first 1,000 bytes are kept.
     error: Option<String>,
@@ -334,11 +334,12 @@ pub(crate) struct Fail {
 pub(crate) struct Changed {
     /// The job's id.
     id: u64,
-    /// Null if the job has ended: it failed and was to run at most once, or it has ended since and this is a repetition.
+    /// The state; null if the job has ended: it failed and was to run at most once, or the request is a repetition and the
+    /// job has ended since.
     phase: Option<Phase>,
     /// The number of claims since the job was added or kicked.
     attempts: Option<u32>,
-    /// Milliseconds until its delay or claim ends, or until it is retried or pruned; null if there is no such time.
+    /// Milliseconds until the job's delay or claim ends, or until it is retried or pruned; null if none applies.
     remaining_ms: Option<u64>,
 }
 
@@ -358,7 +359,7 @@ pub(crate) struct Defer {
     token: Token,
     /// The reason, shown with the job; the first 1,000 bytes are kept.
     error: Option<String>,
-    /// Milliseconds until the job is retried; if left out, a delay that grows each time it is given back.
+    /// Milliseconds until the job is retried. If left out, a delay that grows each time the job is given back.
     retry_after_ms: Option<Span>,
 }
 
@@ -398,17 +399,17 @@ pub(crate) struct TouchJob {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// The process that the claim ends with from now on, by the id of its record or a prefix of it.
+    /// The process that the claim is bound to from now on, by the id of its record or a prefix of it.
     process: Option<String>,
     /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
-    /// Whether, when the claim expires, the process tree is killed and proved gone before the job is available again.
+    /// Whether, once the claim has expired, the process tree is killed and its end confirmed before the job is available again.
     #[serde(default)]
     kill_before_grant: bool,
 }
 
-/// Restarts the span of a claim.
+/// Extends a claim.
 async fn touch(call: &Call, Body(of): Body<TouchJob>) -> Result<Json<Changed>, Problem> {
     let bound = Bound {
         process: of.process,
@@ -429,7 +430,7 @@ pub(crate) struct Release {
     /// Milliseconds until the job is ready.
     #[serde(default)]
     delay_ms: Span,
-    /// Its new priority; unchanged if left out.
+    /// The job's new priority; unchanged if left out.
     priority: Option<u32>,
 }
 
@@ -446,7 +447,7 @@ pub(crate) struct Bury {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// Its new priority; unchanged if left out.
+    /// The job's new priority; unchanged if left out.
     priority: Option<u32>,
 }
 

@@ -1,7 +1,7 @@
 //! Leases over HTTP: converts requests to calls of [`Leases`](crate::handle::Leases), and results to answers. The members are documented in
 //! `docs/protocols/http.md`, "Leases".
 //!
-//! Whose turn it is is decided by the machine. Requests that launch or store a command need the scope `run`, see `access.rs`.
+//! The machine decides whose turn it is. Requests that launch or store a command require the scope `run`, see `access.rs`.
 
 use crate::actors::lease::{Claim, LeaseMachine, LeaseView, Requesting, Turn};
 use crate::actors::lock::Name;
@@ -31,7 +31,7 @@ impl Routed for LeaseMachine {
     const ROUTES: &'static [fn() -> Vec<Route>] = &[routes, lease_set::routes, lease_look::routes];
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn routes() -> Vec<Route> {
     use Reason::{
         Absent, Disabled, DiskFull, Draining, Ended, Failed, Full, OutOfScope, Stale, Waits,
@@ -43,7 +43,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "run_lease",
                 summary: "Request a pass of a command",
-                more: "The coordinator launches it: at once if the lease is free, in its turn if no other request is next, and not at all if one is, since that pass serves this request too. Even if the client is gone, a complete pass follows that begins after this request.",
+                more: "The coordinator launches the command: immediately if the lease is free, when its turn comes if no other request is next, and not at all if one is, since the pass of that request serves this one too. Even if the client disconnects, a complete pass follows that begins after this request.",
                 answer: "The result of the request.",
             },
             &[Disabled, Draining, Full, Waits, DiskFull, Failed],
@@ -55,7 +55,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "claim_lease",
                 summary: "Request a pass that the client runs itself",
-                more: "With `wait`, answers when its turn has come or the wait ends; a client that closes the connection loses its position in line. A client that is not needed may wait for the pass that serves its request, whose number is `pass`.",
+                more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. A client whose pass is not needed may wait for the pass that serves its request, whose number is `pass`.",
                 answer: "The result of the request.",
             },
             &[
@@ -69,7 +69,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "renew_lease",
                 summary: "Report that a pass is still running",
-                more: "The client is considered dead if it has not done so within its `ttl_ms`. With `process`, the pass depends on that process from now on.",
+                more: "The pass ends if its client has not renewed it within `ttl_ms`. With `process`, the pass depends on that process from now on.",
                 answer: "The lease.",
             },
             &[Absent, Stale, DiskFull, Failed, Ended, OutOfScope],
@@ -93,8 +93,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "withdraw_from_lease",
                 summary: "Withdraw a request that waits for its turn",
-                more: "The pass is dropped unless other requests rely on it; in that case the coordinator launches the command on its own. A pass that has begun continues.",
-                answer: "The request is withdrawn.",
+                more: "The pass is dropped unless other requests rely on it, in which case the coordinator launches its command when its turn comes. A pass that has begun continues.",
+                answer: "The request has been withdrawn.",
             },
             &[Absent, Failed],
         ),
@@ -105,7 +105,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "wait_for_lease",
                 summary: "Wait for a pass to begin or to end",
-                more: "Answers at once if it has, or if none is pending, and when the wait is over: `begun`, `whole` and `current` show which.",
+                more: "Answers immediately if the pass has already begun or ended, or if none is pending. Also answers when the wait times out: `begun`, `whole` and `current` show which.",
                 answer: "The lease.",
             },
             &[Absent, Waits, Failed],
@@ -113,15 +113,15 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-/// How long a request for a pass waits.
+/// What a request for a pass waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "RunUntil")]
 enum Until {
-    /// Until its pass has begun.
+    /// Its pass has begun.
     #[default]
     Begun,
-    /// Until its pass has ended.
+    /// Its pass has ended.
     Ended,
 }
 
@@ -131,16 +131,16 @@ pub(crate) struct Run {
     /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// The command to launch; the lease's command if left out. It has no parent.
+    /// The command to launch; the lease's command if left out. Its process has no parent.
     launch: Option<Launch>,
     /// Milliseconds between the starts of this pass and the next; the lease's setting if left out.
     period_ms: Option<Span>,
-    /// Whether the request never waits: its pass begins at once or not at all.
+    /// Whether the pass must begin immediately or not at all.
     #[serde(default)]
     no_delay: bool,
-    /// The file on the coordinator's machine that gets a line when this pass begins and one when it ends; the lease's setting if left out.
+    /// The file on the coordinator's machine that gets a line when this pass begins and another when it ends; the lease's setting if left out.
     logfile: Option<String>,
-    /// The longest time to wait, in seconds; the pass follows in any case.
+    /// The maximum time to wait, in seconds; the pass follows even if the wait times out.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
     /// What to wait for: `begun` or `ended`.
@@ -151,10 +151,10 @@ pub(crate) struct Run {
 /// The result of a request for a pass.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Ran {
-    /// `current`: its pass has begun; `next`: it waits for its turn; `not-needed`: another request is next, and its pass
-    /// serves this one too; `no-delay`: it is not its turn, and it does not wait.
+    /// `current`: the request's pass has begun; `next`: it waits for its turn; `not-needed`: another request is next, and
+    /// its pass serves this one too; `no-delay`: it is not this request's turn, and it does not wait.
     turn: &'static str,
-    /// The token of the position in line, which is the `place` of its pass; 0 if it has none.
+    /// The token of the request's position in line, which is also the `place` of its pass; 0 if it has none.
     place: Token,
     /// The number of the pass that serves the request.
     pass: u64,
@@ -164,7 +164,7 @@ pub(crate) struct Ran {
     lease: Lease,
 }
 
-/// Requests a pass, and waits as long as the request says.
+/// Requests a pass, and waits as long as requested.
 async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> {
     let launching = asked.launch.map(Launch::launching).transpose()?;
     let requesting = Requesting {
@@ -189,7 +189,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
                 (_, Until::Begun) | (None, Until::Ended) => Ok(begun),
             }
         };
-        // A pass that can begin at once is waited for in any case: that takes no longer than making the launch durable.
+        // A pass that can begin immediately is always waited for: this takes no longer than making the launch durable.
         let seconds = match requested.turn {
             Turn::Current => asked.wait.0.max(1),
             Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => asked.wait.0,
@@ -249,17 +249,17 @@ pub(crate) struct Claiming {
     name: Name,
     /// Milliseconds between the starts of this pass and the next; the lease's setting if left out.
     period_ms: Option<Span>,
-    /// Whether the request never waits: its turn has come, or it gets none.
+    /// Whether the request is dropped unless its turn comes immediately.
     #[serde(default)]
     no_delay: bool,
-    /// The longest time to wait for its turn, in seconds. With 0, a claim bound to a process may be repeated, and keeps its
-    /// position in line until then; any other gets its turn at once or not at all.
+    /// The maximum time to wait for its turn, in seconds. With 0, a claim bound to a process may be repeated, and keeps its
+    /// position in line until then; any other claim gets its turn immediately or not at all.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// The longest time between two renewals of its pass, in milliseconds, if it is not bound to a process.
+    /// The maximum time between two renewals of the pass, in milliseconds, if the pass is not bound to a process.
     #[serde(default)]
     ttl_ms: Span,
-    /// The process that the pass depends on, by its id or at least the first eight digits. Needs the scope `run`.
+    /// The process that the pass depends on, by its id or at least the first eight digits. Requires the scope `run`.
     process: Option<String>,
     /// How much of the process must have ended.
     #[serde(default)]
@@ -269,10 +269,10 @@ pub(crate) struct Claiming {
 /// The result of a claim.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Claimed {
-    /// `current`: its pass has begun; `next`: it has not; `not-needed`: another request is next, and its pass serves this
-    /// one too; `no-delay`: it is not its turn, and it does not wait.
+    /// `current`: the request's pass has begun; `next`: it has not; `not-needed`: another request is next, and its pass
+    /// serves this one too; `no-delay`: it is not this request's turn, and it does not wait.
     turn: &'static str,
-    /// The token of the pass, to present to whatever it guards; tokens only ever grow. Null if there is no pass.
+    /// The token of the pass, to present to the resource that the lease guards; null if there is no pass. Tokens only grow.
     token: Option<Token>,
     /// The number of the pass that serves the request, for `/v1/leases/wait`.
     pass: u64,
@@ -299,7 +299,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
             waits,
         }),
         period_ms: asked.period_ms.map(|it| it.0),
-        // Nobody could identify it again.
+        // Without a process, a later request could not be matched to this one.
         no_delay: asked.no_delay || !waits && process.is_none(),
         log: None,
     };
@@ -340,7 +340,7 @@ pub(crate) struct Renew {
     name: Name,
     /// The token of the pass.
     token: Token,
-    /// The process that the pass depends on from now on. Needs the scope `run`.
+    /// The process that the pass depends on from now on. Requires the scope `run`.
     process: Option<String>,
     /// How much of the process must have ended.
     #[serde(default)]
@@ -369,7 +369,7 @@ pub(crate) struct Finish {
     name: Name,
     /// The token of the pass.
     token: Token,
-    /// Its exit status.
+    /// The exit status of the pass.
     #[serde(default)]
     code: Number<u8, 0, 255>,
 }
@@ -393,7 +393,7 @@ pub(crate) struct Withdraw {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeaseWithdrawal")]
 pub(crate) struct Withdrawn {
-    /// Whether others still rely on the pass, so that its command is launched when its turn comes.
+    /// Whether other requests still rely on the pass, so that its command is launched when its turn comes.
     follows: bool,
     /// The lease.
     lease: Lease,
@@ -413,13 +413,13 @@ pub(crate) struct Awaited {
     /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Waits until this pass, or a later one, has begun.
+    /// The number of a pass: wait until it or a later one has begun.
     begun: Option<u64>,
-    /// Waits until this pass, or a later one, has run to completion.
+    /// The number of a pass: wait until it or a later one has run to completion.
     whole: Option<u64>,
-    /// Waits until the pass with this token has ended.
+    /// The token of a pass: wait until it has ended.
     ended: Option<Token>,
-    /// The longest time to wait, in seconds.
+    /// The maximum time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -436,7 +436,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Lease>, Pr
             (None, Some(number), None) => Ok(leases.whole(name, number).await?),
             (None, None, Some(token)) => Ok(leases.ended(name, token).await?),
             _ => {
-                let words = "or whole or ended is required, and only one of them";
+                let words = "or whole or ended is required, but only one of them";
                 Err(Problem::field("begun", words))
             }
         }

@@ -1,4 +1,4 @@
-//! Leases over HTTP, read-only: which leases there are, their state, and whether a pass is wanted. The members are
+//! Leases over HTTP, read-only: which leases exist, their state, and whether a request would have an effect. The members are
 //! documented in `docs/protocols/http.md`, "Leases".
 
 use crate::actors::binding::Exit;
@@ -37,7 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
             lease,
             Words {
                 id: "lease",
-                summary: "One lease",
+                summary: "Get a lease",
                 more: "",
                 answer: "The lease.",
             },
@@ -49,8 +49,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "check_lease",
                 summary: "Check whether a request for a pass would have an effect",
-                more: "It would not if the lease is disabled, or if another request is next, whose pass serves any other. For a lease that does not exist, it would.",
-                answer: "Whether it would.",
+                more: "It would not if the lease is disabled, or if another request is already next, since the pass of that request serves all others too. For a lease that does not exist, it would.",
+                answer: "Whether a request would have an effect.",
             },
             &[Failed],
         ),
@@ -90,7 +90,7 @@ pub(crate) struct Filter {
     /// Only leases whose names begin with this.
     #[serde(default)]
     prefix: Name,
-    /// The most leases to return.
+    /// The maximum number of leases to return.
     #[serde(default)]
     limit: Limit,
     /// The `next` of the previous answer, to continue after it.
@@ -157,7 +157,7 @@ async fn records(
     Ok(records.into_iter().map(|it| (it.id, it)).collect())
 }
 
-/// The current time, and the PID of the coordinator, which stands in for a command that has no process yet.
+/// The current time, and the PID of the coordinator, which is shown for a command that has no process yet.
 #[derive(Clone, Copy)]
 struct Viewpoint {
     now: Timestamp,
@@ -180,11 +180,14 @@ impl Viewpoint {
 
 /// A lease.
 #[derive(Serialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate JSON member"
+)]
 pub(crate) struct Lease {
     #[serde(flatten)]
     name: LeaseName,
-    /// The shortest time between the starts of two passes, in milliseconds.
+    /// The minimum time between the starts of two passes, in milliseconds.
     period_ms: u64,
     /// Whether requests never wait for their turn.
     no_delay: bool,
@@ -192,31 +195,32 @@ pub(crate) struct Lease {
     disabled: bool,
     /// Milliseconds after which a pass is stopped; 0 for never.
     max_run_ms: u64,
-    /// The command to launch for requests that bring none, and on schedule; null if there is none.
+    /// The command to launch on schedule and for requests without a command; null if there is none.
     command: Option<Vec<String>>,
     /// The schedule, as a cron expression; null if there is none.
     schedule: Option<String>,
     /// The time zone of the schedule.
     zone: Option<String>,
-    /// Whether one pass makes up for dates that were missed.
+    /// Whether a single pass makes up for scheduled dates that were missed.
     catch_up: bool,
-    /// The file that gets a line when a pass begins and one when it ends; null if there is none.
+    /// The file that gets a line when a pass begins and another when it ends; null if there is none.
     logfile: Option<String>,
-    /// The next scheduled date.
+    /// The next scheduled date, in milliseconds since 1970.
     due_at: Option<Timestamp>,
     /// The number of the newest pass, which is the number of passes begun.
     begun: u64,
     /// The number of the newest pass that ran to completion.
     whole: u64,
-    /// Whether a request is still to be followed by a complete pass.
+    /// Whether a request has not yet been followed by a complete pass.
     owed: bool,
     /// Whether a request would have an effect: the lease is enabled, and no request is next.
     wanted: bool,
-    /// The newest pass, whose period outlasts it; null if there was none.
+    /// The newest pass, shown even after it has ended; null if there was none.
     current: Option<Pass>,
     /// The request that is next; null if there is none.
     next: Option<Next>,
-    /// The lease in Fossil's format: the PID of the holder of the pass and until when, in seconds since 1970, and the same for the next.
+    /// The lease in Fossil's format: the PID of the pass's holder and the end of its period, in seconds since 1970, then the
+    /// same for the next request.
     text: String,
     /// The coordinator's wall clock, in milliseconds since 1970.
     now: Timestamp,
@@ -226,38 +230,38 @@ pub(crate) struct Lease {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeasePass")]
 pub(crate) struct Pass {
-    /// The fencing token, which only ever grows.
+    /// The fencing token, which only grows.
     token: Token,
-    /// The request that it came from; 0 if there is none.
+    /// The token of the request that led to the pass; 0 if there is none.
     place: Token,
     /// `launched`: a command launched by the coordinator; `process`: a client identified by its process; `client`: a client
-    /// that renews; `nobody`: an imported pass that had ended.
+    /// that renews its pass; `nobody`: an imported pass that had already ended.
     holder: &'static str,
-    /// The PID of the holder; 0 if it is not known.
+    /// The PID of the holder; 0 if unknown.
     pid: u64,
-    /// The id of its process.
+    /// The id of the pass's process.
     process: Option<String>,
     /// The command that was launched.
     command: Option<Vec<String>>,
-    /// The state of its process: `queued`, `running`, `stopping`, `exited`.
+    /// The state of the process: `queued`, `running`, `stopping`, `exited`.
     status: Option<&'static str>,
-    /// The time it began, in milliseconds since 1970.
+    /// The time the pass began, in milliseconds since 1970.
     since_at: Timestamp,
-    /// The time before which no other pass begins.
+    /// The time before which no other pass begins, in milliseconds since 1970.
     until_at: Timestamp,
-    /// Whether it is running.
+    /// Whether the pass is running.
     running: bool,
-    /// Whether it is being stopped, because it ran too long or the lease is being reset.
+    /// Whether the pass is being stopped, because it ran too long or the lease is being reset.
     stopping: bool,
-    /// The number of warnings that it overruns its period.
+    /// The number of warnings logged because the pass overran its period.
     warnings: u32,
-    /// The time it ended.
+    /// The time the pass ended, in milliseconds since 1970.
     ended_at: Option<Timestamp>,
     /// The exit code of the process.
     code: Option<u8>,
     /// The signal that ended the process.
     signal: Option<u8>,
-    /// Whether it ran to completion; null while it is running.
+    /// Whether the pass ran to completion; null while it is running.
     whole: Option<bool>,
 }
 
@@ -271,9 +275,9 @@ pub(crate) struct Next {
     command: Option<Vec<String>>,
     /// The id of the client's process.
     process: Option<String>,
-    /// The PID of that process; that of the coordinator if there is none.
+    /// The PID of that process; the coordinator's PID if there is none.
     pid: u64,
-    /// The time until which a request that does not wait may be repeated.
+    /// The time until which a request that does not wait may be repeated, in milliseconds since 1970.
     until_at: Timestamp,
     /// Whether the request still has its right.
     live: bool,
@@ -309,7 +313,7 @@ impl Lease {
         } = &view.lease;
         let current = current.as_ref().map(|it| Pass::shown(it, records, here));
         let next = next.as_ref().map(|it| Next::shown(it, records, here));
-        // A slewed clock moves dates by a millisecond now and then; whole seconds stay the same.
+        // Clock slewing moves dates by a millisecond now and then; rounded to seconds, they stay the same.
         let of = |pid: u64, until: Timestamp| (pid, (until.0 + 10) / 1000);
         let has = current
             .as_ref()

@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "set_lease",
                 summary: "Change the settings of a lease",
-                more: "Creates the lease if it does not exist. Settings that are left out are unchanged. Setting a command or a log file needs the scope `run`.",
+                more: "Creates the lease if it does not exist. Settings that are left out are unchanged. Setting a command or a log file requires the scope `run`.",
                 answer: "The lease.",
             },
             &[Full, DiskFull, Failed, OutOfScope],
@@ -51,7 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "import_lease",
                 summary: "Import a lease from Fossil",
-                more: "The text is four numbers: who has the pass and until when, who is next and until when. Live PIDs get a record.",
+                more: "The text consists of four numbers: the PID of the pass's holder, the end of its period, and the same for the next request. Live PIDs get a record.",
                 answer: "The lease.",
             },
             &[Running, Full, DiskFull, Failed],
@@ -64,8 +64,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "reset_lease",
                 summary: "Delete a lease with its settings",
-                more: "Refused while a pass is running. With `force` the pass is stopped first, and the answer comes when its processes are gone or the wait is over; stopping a process needs the scope `run`.",
-                answer: "Whether it is gone.",
+                more: "Refused while a pass is running. With `force`, the pass is stopped first, and the answer is sent when its processes have exited or the wait times out. Stopping a process requires the scope `run`.",
+                answer: "Whether the lease has been deleted.",
             },
             &[Absent, Running, Waits, Failed, OutOfScope],
         ),
@@ -78,24 +78,24 @@ pub(crate) struct Set {
     /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// The shortest time between the starts of two passes, in milliseconds.
+    /// The minimum time between the starts of two passes, in milliseconds.
     period_ms: Option<Span>,
     /// Whether requests never wait for their turn.
     no_delay: Option<bool>,
-    /// Whether requests are refused. The next request is dropped; a running pass continues.
+    /// Whether requests are refused. A request in line is dropped; a running pass continues.
     disabled: Option<bool>,
     /// Milliseconds after which a pass is stopped; 0 for never.
     max_run_ms: Option<Number<u64, 0, { Settings::SPAN_MS_MAX }>>,
-    /// The command to launch for requests that bring none, and on schedule.
+    /// The command to launch on schedule and for requests without a command.
     launch: Option<Launch>,
     /// The schedule: a cron expression of five fields; empty for none.
     schedule: Option<String>,
     /// The time zone of the schedule, such as `Europe/Berlin`; UTC if left out.
     zone: Option<String>,
-    /// Whether one pass makes up for dates that were missed.
+    /// Whether a single pass makes up for scheduled dates that were missed.
     catch_up: Option<bool>,
-    /// The file on the coordinator's machine that gets a line when a pass begins and one when it ends; empty for none.
-    /// Needs the scope `run`.
+    /// The file on the coordinator's machine that gets a line when a pass begins and another when it ends; empty for none.
+    /// Requires the scope `run`.
     logfile: Option<String>,
     /// Whether to remove the command. There must be no schedule.
     #[serde(default)]
@@ -117,7 +117,7 @@ async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem
 }
 
 impl Set {
-    /// Returns the settings to apply: those that may be refused first, in an order in which each is allowed after the ones before it.
+    /// Returns the settings to apply. Those that may be refused come first, in an order in which each is allowed after the previous ones.
     fn settings(self) -> Result<Vec<Setting>, Problem> {
         let launch = self.launch.map(Launch::launching).transpose()?;
         if launch.is_some() && self.no_launch {
@@ -159,13 +159,13 @@ pub(crate) struct Import {
     /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Four numbers separated by blanks, as in Fossil's setting `backoffice`: the PID of the holder of the pass and until when, in seconds
-    /// since 1970, and the same for the next. Anything that is not a number ends the text, and the rest counts as 0.
+    /// Four numbers separated by blanks, as in Fossil's setting `backoffice`: the PID of the pass's holder and the end of its period, in
+    /// seconds since 1970, then the same for the next request. Parsing stops at anything that is not a number, and missing numbers count as 0.
     text: String,
 }
 
 async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, Problem> {
-    // Checked before any process gets a record: a lease with a running pass is not imported.
+    // A lease with a running pass is refused before any process gets a record.
     let found = call.node.leases().get(&asked.name).await;
     if found.is_ok_and(|it| it.lease.running().is_some()) {
         return Err(LeaseError::Refused(Refused::Running).into());
@@ -181,7 +181,7 @@ async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, P
     Ok(Json(Lease::of(call, imported).await?))
 }
 
-/// Converts one half of a lease, creating a record for its process if that is alive.
+/// Converts one half of a lease, and creates a record for its process if that is alive.
 async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem> {
     let until = Date(until.saturating_mul(1000));
     let mut found = Imported {
@@ -210,7 +210,7 @@ pub(crate) struct Reset {
     /// Whether to stop a running pass.
     #[serde(default)]
     force: bool,
-    /// The longest time to wait until all of its processes are gone, in seconds.
+    /// The maximum time to wait until all processes of the pass have exited, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -218,7 +218,7 @@ pub(crate) struct Reset {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeaseReset")]
 pub(crate) struct WasReset {
-    /// Whether the lease is gone; false if its pass is still being stopped.
+    /// Whether the lease has been deleted; false if its pass is still being stopped.
     gone: bool,
 }
 

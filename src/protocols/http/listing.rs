@@ -1,6 +1,6 @@
-//! Lists as answers: each is bounded in bytes, and there is a bound on how many are being built or wait to be read at a time.
+//! Lists as answers. Each is bounded in bytes, and only a limited number are being built or sent at a time.
 //!
-//! What is listed, and in what form, is decided elsewhere.
+//! The contents of a list and their form are decided elsewhere.
 
 use crate::ids::Slot;
 use crate::protocols::http::call::Call;
@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A list ends after the step that takes it beyond this size, in bytes, and names where to continue.
+/// The size in bytes beyond which no further step is added to a list. The answer then includes where to continue.
 const LIST_BYTES: usize = 128 * 1024;
 
 /// The number of items requested from an actor at a time: a list exceeds its bound by one step at most.
@@ -72,8 +72,8 @@ pub(crate) struct Listing<V, T, C> {
 }
 
 impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
-    /// Collects at most `limit` items from a starting point. `page` returns some items and where they ended; `show`
-    /// converts an item for the answer.
+    /// Collects at most `limit` items from a starting point. `page` returns some items and where they end; `show` converts
+    /// an item for the answer.
     pub(crate) async fn gather(
         call: &Call,
         (mut from, mut left): (C, u32),
@@ -106,7 +106,7 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
         }
     }
 
-    /// Returns the items sorted by `key`, where the list continues, and the permit it holds until it is written.
+    /// Returns the items sorted by `key`, where the list continues, and the permit to hold until the answer is written.
     pub(crate) fn sorted_by_key<K: Ord>(
         mut self,
         key: impl Fn(&V) -> K,
@@ -115,14 +115,14 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
         self.in_order()
     }
 
-    /// Returns the items in the order collected, where the list continues, and the permit it holds until it is written.
+    /// Returns the items in the order collected, where the list continues, and the permit to hold until the answer is written.
     pub(crate) fn in_order(self) -> (Vec<Written<T>>, Option<C>, OwnedSemaphorePermit) {
         let written = self.written.into_iter().map(|(_, written)| written);
         (written.collect(), self.next, self.place)
     }
 }
 
-/// Wraps a body so that it holds its permit for a large answer until it is written.
+/// Wraps a body so that it holds its permit for a large answer until the body is written.
 pub(crate) fn held(body: BoxBody, place: OwnedSemaphorePermit) -> BoxBody {
     match body.try_into_bytes() {
         Ok(bytes) => BoxBody::new(PermittedBody { bytes, place }),
@@ -133,7 +133,7 @@ pub(crate) fn held(body: BoxBody, place: OwnedSemaphorePermit) -> BoxBody {
 /// A body that holds a permit until it is written.
 struct PermittedBody {
     bytes: Bytes,
-    #[expect(dead_code, reason = "held for as long as the answer is")]
+    #[expect(dead_code, reason = "held until the answer is written")]
     place: OwnedSemaphorePermit,
 }
 

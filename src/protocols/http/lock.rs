@@ -1,7 +1,7 @@
 //! Locks over HTTP: converts requests to calls of [`Locks`](crate::handle::Locks), and results to answers. The members are
 //! documented in `docs/protocols/http.md`, "Locks".
 //!
-//! Who may do what with a lock is decided by the machine.
+//! The machine decides which client may do what with a lock.
 
 use crate::actors::lock::{EntryView, LockMachine, Name, Refused, Selection, Standing as Place};
 use crate::clock::{Now, Timestamp};
@@ -24,7 +24,7 @@ impl Routed for LockMachine {
     const ROUTES: &'static [fn() -> Vec<Route>] = &[routes];
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn routes() -> Vec<Route> {
     use Reason::{
         Absent, DiskFull, Draining, Ended as HasEnded, Failed, Fencing, Full, Held, Large,
@@ -37,7 +37,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "list_locks",
                 summary: "List the holders and waiters of locks",
-                more: "A long table is returned in pages, which are not a consistent snapshot: an entry that stays throughout is listed once. The entries of a page are sorted by key, index and place.",
+                more: "Long lists are returned in pages, which are not a consistent snapshot: an entry that exists throughout is listed once. The entries of a page are sorted by key, index and position in line.",
                 answer: "Entries.",
             },
             &[Failed, Large],
@@ -49,7 +49,7 @@ fn routes() -> Vec<Route> {
                 id: "lock_owner",
                 summary: "Get the holder of a lock",
                 more: "",
-                answer: "Its holder.",
+                answer: "The holder.",
             },
             &[Absent, Failed],
         ),
@@ -60,7 +60,7 @@ fn routes() -> Vec<Route> {
                 id: "lock_place",
                 summary: "Get the position of an entry",
                 more: "",
-                answer: "Its place in line.",
+                answer: "The position in line.",
             },
             &[Absent, Failed],
         ),
@@ -70,7 +70,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "acquire_lock",
                 summary: "Acquire a lock",
-                more: "Without an owner, a unique name is generated and returned. An entry that the owner has already is renewed with the new `ttl`. With `wait`, answers when the lock is granted or the wait ends; a client that closes the connection loses its position in line.",
+                more: "Without an owner, a unique name is generated and returned. If the owner already has an entry, that entry is renewed with the new `ttl`. With `wait`, answers when the lock is granted or the wait times out. A client that closes the connection loses its position in line.",
                 answer: "The lock is held.",
             },
             &[
@@ -85,7 +85,7 @@ fn routes() -> Vec<Route> {
                 id: "renew_lock",
                 summary: "Renew an entry",
                 more: "Restarts the time to live of an owner, or the time to wait of a contender. The entry is identified by the owner or the token; if both are given, both must match.",
-                answer: "Its position.",
+                answer: "The position in line.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
@@ -94,8 +94,8 @@ fn routes() -> Vec<Route> {
             release,
             Words {
                 id: "release_lock",
-                summary: "End an entry",
-                more: "The entry may be held or waiting. A held lock passes on at once. The entry is identified by the owner or the token; if both are given, both must match.",
+                summary: "Release a lock, or withdraw a request for it",
+                more: "The entry may be held or waiting. A held lock immediately passes to the next waiter. The entry is identified by the owner or the token; if both are given, both must match.",
                 answer: "The entry has ended.",
             },
             &[Absent, Stale, Fencing, Failed],
@@ -105,8 +105,8 @@ fn routes() -> Vec<Route> {
             force,
             Words {
                 id: "force_lock",
-                summary: "End the entry that holds a lock",
-                more: "Regardless of its owner and of any bound process that is still alive: for a lock whose process cannot be killed.",
+                summary: "Break a lock",
+                more: "Ends the entry that holds the lock, regardless of its owner and of any bound process that is still alive. Meant for a lock whose process cannot be killed.",
                 answer: "The entry has ended.",
             },
             &[Absent, Reserved, Failed],
@@ -117,7 +117,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "release_all_locks",
                 summary: "End every entry of an owner",
-                more: "Held and waiting, under every key.",
+                more: "Both held and waiting entries, under every key.",
                 answer: "The number of entries ended, which may be 0.",
             },
             &[Failed],
@@ -128,9 +128,9 @@ fn routes() -> Vec<Route> {
             watch,
             Words {
                 id: "watch_lock",
-                summary: "Wait until a lock is lost",
-                more: "Answers at once if the entry does not hold the lock with this token.",
-                answer: "Whether the lock is lost; if not, the wait is over.",
+                summary: "Wait until a lock is no longer held",
+                more: "Answers immediately if the entry does not hold the lock with this token.",
+                answer: "Whether the lock is lost; if not, the wait timed out.",
             },
             &[Waits],
         ),
@@ -144,15 +144,15 @@ pub(crate) struct Acquire {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// The owner that wants the lock; each must have a name of its own. A unique name is generated if left out.
+    /// The owner that requests the lock. Each owner needs a unique name; if left out, one is generated.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
-    /// Seconds until the lock passes on unless it is renewed; if left out, a minute, or with a process as long as that lives.
+    /// Seconds until the lock expires unless it is renewed. Defaults to 60, or with `process` to the lifetime of the process.
     ttl: Option<Number<u16, 1, 65_535>>,
-    /// The longest time to wait for the lock, in seconds.
+    /// The maximum time to wait for the lock, in seconds.
     #[serde(default)]
     wait: Number<u16, 0, 3600>,
-    /// Priority among those waiting; the highest goes first, unless the node is configured otherwise.
+    /// The priority among waiting owners; the highest goes first, unless the node is configured otherwise.
     #[serde(default)]
     priority: u8,
     /// The process that the lock ends with, by its id or at least the first eight digits. Only for the coordinator's own
@@ -161,7 +161,7 @@ pub(crate) struct Acquire {
     /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
-    /// Whether, when the lock expires, the process tree is killed and proved gone before the lock passes on. Only for
+    /// Whether, once the lock has expired, the process tree is killed and its end confirmed before the lock passes on. Only for
     /// processes that the coordinator launched.
     #[serde(default)]
     kill_before_grant: bool,
@@ -173,7 +173,7 @@ pub(crate) struct Granted {
     names: EntryNames,
     #[schemars(extend("const" = 1))]
     place: u32,
-    /// The token of the grant, which only ever grows: present it to whatever the lock guards.
+    /// The fencing token of the grant, to present to the resource that the lock guards. Tokens only grow.
     token: Token,
 }
 
@@ -206,7 +206,7 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
     let acquired = match (bound, terms.wait) {
         (_, 0) => locks.acquire(&entry, terms).await,
         (None, _) => call.wait(locks.acquire(&entry, terms)).await?,
-        // A bound position in line is kept when the wait is over: a repeated request continues it.
+        // A bound position in line is kept when the wait times out, and a repeated request continues it.
         (Some(_), wait) => {
             let place = Terms {
                 wait: u16::MAX,
@@ -238,14 +238,15 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
         })),
         Err(error @ LockError::Held { place }) => {
             let holder = locks.owner(&entry.key, &entry.index).await;
-            // The holder may be gone by now; the lock was held all the same.
+            // The holder may have released the lock by now, but it was held when requested.
             Err(Problem::from(error).held(place, holder.ok().flatten()))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Returns a unique owner name. With an idempotency key it is always the same, so that a repeated answer is too.
+/// Returns a unique owner name. It is derived from the idempotency key if there is one, so that a repeated request gets the
+/// same answer.
 fn own_name(call: &Call) -> Result<Name, Problem> {
     let chance =
         || Some(u128::from(getrandom::u64().ok()?) << 64 | u128::from(getrandom::u64().ok()?));
@@ -262,7 +263,7 @@ pub(crate) struct Target {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// The owner that holds or wants the lock; required without a token.
+    /// The owner that holds or waits for the lock; required without a token.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
     /// If given, the entry must have this token.
@@ -278,7 +279,7 @@ pub(crate) struct Standing {
     token: Option<Token>,
 }
 
-/// Restarts the span of an entry.
+/// Restarts the time to live or the time to wait of an entry.
 async fn renew(call: &Call, Body(target): Body<Target>) -> Result<Json<Standing>, Problem> {
     let locks = call.locks();
     let renewed = locks.renew(&target.entry()?, target.token).await?;
@@ -299,13 +300,13 @@ pub(crate) struct Release {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// The owner that holds or wants the lock; required without a token.
+    /// The owner that holds or waits for the lock; required without a token.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
     /// If given, the entry must have this token.
     token: Option<Token>,
-    /// Whether the process that the lock is bound to ends now, and the lock with it in any case. The answer then does not
-    /// wait for the disk unless another owner waits for the lock. Requires the token.
+    /// Whether the process that the lock is bound to is about to exit, which would end the lock anyway. The answer is then
+    /// sent without waiting for the disk, unless another owner waits for the lock. Requires `token`.
     #[serde(default)]
     leaves: bool,
 }
@@ -346,7 +347,7 @@ async fn force(call: &Call, Body(lock): Body<Forced>) -> Result<Json<EndedEntrie
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Owner {
-    /// The owner that holds or wants the locks.
+    /// The owner that holds or waits for the locks.
     owner: Name,
 }
 
@@ -368,7 +369,7 @@ pub(crate) struct Watch {
     owner: Option<Name>,
     /// The token of the grant.
     token: Token,
-    /// The longest time to wait, in seconds.
+    /// The maximum time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -435,7 +436,7 @@ pub(crate) struct Waiter {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// The owner that holds or wants the lock; each must have a name of its own.
+    /// The owner that holds or waits for the lock. Each owner needs a unique name.
     owner: Name,
 }
 
@@ -452,9 +453,9 @@ pub(crate) struct Filter {
     key: Option<Name>,
     /// The index below the key.
     index: Option<Name>,
-    /// The owner that holds or wants the lock; each must have a name of its own.
+    /// The owner that holds or waits for the lock. Each owner needs a unique name.
     owner: Option<Name>,
-    /// The most entries to return.
+    /// The maximum number of entries to return.
     #[serde(default)]
     limit: Limit,
     /// The `next` of the previous answer, to continue after it.
@@ -474,7 +475,7 @@ pub(crate) struct LockView {
     ttl: u16,
     /// The time to wait as contender, in seconds.
     wait: u16,
-    /// When it was granted, joined the line, or was last renewed, in milliseconds since 1970.
+    /// The time at which the entry was granted, joined the line, or was last renewed, in milliseconds since 1970.
     since_at: Timestamp,
     /// Milliseconds until the entry ends unless it is renewed; null if it ends only with its process.
     remaining_ms: Option<u64>,
@@ -557,7 +558,7 @@ fn shown(listed: &EntryView, now: Now) -> LockView {
 }
 
 impl Target {
-    /// Returns the entry that is meant: that of the owner given, or of the holder with the token.
+    /// Returns the targeted entry: that of the given owner, or of the holder with the token.
     fn entry(&self) -> Result<Entry, Problem> {
         let owner = match (&self.owner, self.token) {
             (Some(owner), _) if owner.as_bytes().is_empty() => {

@@ -1,6 +1,6 @@
 //! Formats a status as metrics, in the `OpenMetrics` text format that Prometheus reads. Every page is built from a single
-//! status, so its numbers are consistent. Labels come from closed sets, except for the names of queues, of which a limited
-//! number is shown: no client can create series without bound.
+//! status, so its numbers are consistent. Labels come from closed sets, except for the names of queues, of which only a
+//! limited number is shown. Clients therefore cannot create an unlimited number of series.
 
 use crate::actors::process::{Phase, ProcessMachine, Status};
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The number of queues with metrics of their own: those with the most jobs.
+/// The maximum number of queues with metrics of their own: those with the most jobs.
 const QUEUES: usize = 100;
 
 /// The number of queues requested at a time.
@@ -34,7 +34,7 @@ type Label = [(&'static str, &'static str); 1];
 type Whole = Gauge<u64, AtomicU64>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// Returns the queues with the most jobs. They are examined in shares, so that nothing else is delayed.
+/// Returns the queues with the most jobs. Queues are examined in shares, so that other requests are not delayed.
 pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueError> {
     let mut largest: Vec<QueueView> = Vec::new();
     let mut from = Some(Slot(0));
@@ -67,7 +67,7 @@ pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     page.processes(process.map_or(&[], |it| it.status.gauges.as_slice()));
     page.gauge(
         "processes_unknown",
-        "Followed processes for which it is unknown whether they are alive",
+        "Processes for which it is unknown whether they are alive",
         status.following.unknown.into(),
     );
     page.host(&status.host);
@@ -100,13 +100,13 @@ struct Page(Registry);
 impl Page {
     fn node(&mut self, status: &NodeStatus) {
         let build = Info::new([("version", status.version)]);
-        self.0.register("build", "The program", build);
+        self.0.register("build", "Version of the program", build);
         let wall_ms = i128::from(status.now.0) + i128::from(status.wall_offset_ms);
         let start_ms = wall_ms - i128::from(status.uptime_ms);
         let start = seconds(i64::try_from(start_ms).unwrap_or(0));
         self.seconds("start_time", "When the process started, since 1970", start);
         let offset = seconds(status.wall_offset_ms);
-        self.seconds("wall_clock_offset", "Wall clock less node time", offset);
+        self.seconds("wall_clock_offset", "Wall clock minus node time", offset);
         let recovery = seconds(i64::try_from(status.recovered.ms).unwrap_or(i64::MAX));
         self.seconds(
             "recovery_duration",
@@ -168,7 +168,7 @@ impl Page {
                 family.get_or_create(&labels).set(count);
             }
         }
-        let help = "Jobs of the hundred queues with the most, by phase";
+        let help = "Jobs of the hundred queues with the most jobs, by phase";
         self.0.register("queue_jobs", help, family);
     }
 
@@ -208,7 +208,7 @@ impl Page {
         };
         self.counters(
             "actor_restarts",
-            "Panics that left an actor's state whole",
+            "Panics that left an actor's state intact",
             "actor",
             &each(|actor| actor.panics.restarts),
         );
@@ -220,7 +220,7 @@ impl Page {
         );
         self.gauges(
             "actor_quarantined_items",
-            "Items on which time no longer acts",
+            "Items whose timers no longer run after a panic",
             "actor",
             &each(|actor| actor.status.quarantined.len() as u64),
         );
@@ -237,7 +237,7 @@ impl Page {
                 family.get_or_create(&labels).set(gauge.value);
             }
         }
-        let help = "State of an actor, by the actor's own names";
+        let help = "Items in the state of an actor, by kind";
         self.0.register("actor_items", help, family);
     }
 
@@ -254,7 +254,7 @@ impl Page {
             for (minutes, load) in ["1", "5", "15"].into_iter().zip(load) {
                 family.get_or_create(&[("minutes", minutes)]).set(load);
             }
-            let help = "Tasks of the machine that run or wait to, on average";
+            let help = "Load average of the machine";
             self.0.register("host_load", help, family);
         }
         if let Some(processors) = processors {
@@ -265,7 +265,7 @@ impl Page {
         let help = "Memory of the machine available without swapping";
         self.bytes("host_memory_available", help, memory_available_bytes);
         if let Some(uptime) = uptime_ms.and_then(|ms| i64::try_from(ms).ok()) {
-            let help = "Since the machine started";
+            let help = "Time since the machine started";
             self.seconds("host_uptime", help, seconds(uptime));
         }
     }
@@ -311,7 +311,7 @@ impl Page {
         let room = ["ample", "low", "scant"].map(|room| (room, u64::from(room == journal.room)));
         self.gauges(
             "journal_room",
-            "Room on the disk, 1 for the state that applies",
+            "Disk space for the journal, 1 for the current state",
             "room",
             &room,
         );

@@ -1,7 +1,7 @@
 //! HTTP/JSON on TCP, and on a Unix socket for the command line, as specified in `docs/protocols/http.md`.
 //!
-//! actix-web does the routing, and its codec parses and writes messages. The connections are ours, because every head, body
-//! and write has its own bound here, and every refusal is a problem document.
+//! actix-web does the routing, and its codec parses and writes messages. The connections are handled here, because every
+//! head, body and write has a bound, and every refusal is a problem document.
 //!
 //! | file | holds |
 //! |---|---|
@@ -25,14 +25,14 @@
 //! | `service.rs` | services |
 //! | `task.rs` `task_server.rs` `task_look.rs` `task_transcript.rs` | tasks |
 //! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases: passes, administration, read-only routes |
-//! | `event.rs` `stream.rs` | server-sent events; streams as bodies of answers |
+//! | `event.rs` `stream.rs` | server-sent events; answer bodies that are streams |
 //! | `page/` | the same information in HTML, for a browser |
 //! | `busiest.rs` | the busiest queues, locks, leases and tasks |
 //! | `listing.rs` | lists and other large answers, with their bounds |
 //! | `queue_rates.rs` | the rates at which jobs are added to and removed from the queues that the page shows |
 //! | `rates.rs` | the activity of listeners, actors and journal, every five seconds of the last ten minutes |
 //! | `room.rs` | the capacity limits of a listener |
-//! | `call.rs` | a request as seen by its route; waiting as long as the client does |
+//! | `call.rs` | a request as seen by its route; waits that end with the client's connection |
 //! | `metric.rs` | the status as metrics |
 //! | `problem.rs` | refusals, as `application/problem+json` |
 //! | `idempotency.rs` | repeated requests, with an `Idempotency-Key` |

@@ -1,9 +1,6 @@
 //! Builds the `OpenAPI` 3.1 description of all routes from the table of routes and the schemas of their types.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "members of objects that are made here"
-)]
+#![expect(clippy::indexing_slicing, reason = "indexes only objects created here")]
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::problem::{self, Document};
@@ -14,7 +11,7 @@ use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The reasons for which any route may refuse a request, including those for any route that takes a body.
+/// The reasons for which any route may refuse a request, including those that apply to any route with a body.
 const ANY: [Reason; 14] = [
     Reason::Malformed,
     Reason::Field,
@@ -50,7 +47,7 @@ pub(super) fn describe(routes: &[Route]) -> Value {
             "title": "sexton",
             "version": "1",
             "summary": "Locks and job queues that survive any crash, over HTTP.",
-            "description": "See docs/protocols/http.md for details. Names of locks (keys, indexes, owners) are 0 to 255 bytes of any value: UTF-8 names are given as text in `key`, `index`, `owner`, others as base64 in `key_b64`, `index_b64`, `owner_b64`. The body of a job is given as text in `body` if it is UTF-8, else as base64 in `body_b64`. Every path that accepts GET accepts HEAD.",
+            "description": "See docs/protocols/http.md for details. Names of locks (keys, indexes, owners) are 0 to 255 arbitrary bytes. Names that are UTF-8 are given as text in `key`, `index` and `owner`, others as base64 in `key_b64`, `index_b64` and `owner_b64`. Likewise, the body of a job is given as text in `body` if it is UTF-8, otherwise as base64 in `body_b64`. Every path that accepts GET also accepts HEAD.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "http://127.0.0.1:11380" }],
@@ -58,7 +55,7 @@ pub(super) fn describe(routes: &[Route]) -> Value {
         "components": {
             "schemas": schemas.into_components(),
             "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer", "description": "With `--token-file`, on TCP." },
+                "token": { "type": "http", "scheme": "bearer", "description": "Required on TCP if the coordinator was started with `--token-file`." },
             },
         },
     })
@@ -142,7 +139,7 @@ fn refusal(reasons: &[Reason]) -> Value {
         response["headers"]["WWW-Authenticate"] = header("`Bearer`.");
     }
     if reasons.contains(&Reason::NotAllowed) {
-        response["headers"]["Allow"] = header("The methods it accepts.");
+        response["headers"]["Allow"] = header("The methods that the path accepts.");
     }
     if reasons.iter().any(|reason| reason.retry() == Retry::Later) {
         response["headers"]["Retry-After"] = header("Seconds after which the request may succeed.");

@@ -1,4 +1,4 @@
-//! The node over HTTP: its status, and its operation.
+//! The node over HTTP: its status, and commands that operate it.
 
 use crate::actors::supervisor::SupervisorMachine;
 use crate::handle::{self, Handle, InProgress};
@@ -29,7 +29,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Routed for SupervisorMachine {}
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Busy, Draining, Failed, NoFiles, Waits};
     vec![
@@ -51,8 +51,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "metrics",
                 summary: "Get the status as metrics",
-                more: "OpenMetrics text. A page is built from one status.",
-                answer: "The page.",
+                more: "In the OpenMetrics text format. All metrics come from a single status.",
+                answer: "The metrics.",
             },
             &[Busy],
         )
@@ -62,7 +62,7 @@ pub(crate) fn routes() -> Vec<Route> {
             describe,
             Words {
                 id: "describe",
-                summary: "This description",
+                summary: "Get this description",
                 more: "",
                 answer: "This description.",
             },
@@ -86,7 +86,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "checkpoint",
                 summary: "Take a snapshot",
-                more: "Answers when it is on disk. Only one is taken at a time; further requests wait for their turn.",
+                more: "Answers when the snapshot is on disk. Only one is taken at a time; further requests wait for their turn.",
                 answer: "The snapshot taken.",
             },
             &[NoFiles, Failed, Busy],
@@ -98,8 +98,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "confirm_clock",
                 summary: "Trust a wall clock that is far ahead",
-                more: "Until then, or until an hour without a step has passed, nothing is removed because of its date.",
-                answer: "The clock is trusted; whether it was in doubt.",
+                more: "Until the clock is trusted, or an hour has passed without a step of the clock, nothing is removed because of its date.",
+                answer: "The clock is now trusted; reports whether it was in doubt.",
             },
             &[],
         ),
@@ -109,9 +109,9 @@ pub(crate) fn routes() -> Vec<Route> {
             drain,
             Words {
                 id: "drain",
-                summary: "Refuse new work, and stop when nothing is held any more",
-                more: "New locks, or new jobs and claims of jobs, or new passes of leases, or new tasks and bursts, or all of these are refused; renewals and releases continue, and claims, passes and bursts may end. The coordinator stops when no lock, claim, pass or task attempt is left. Answers when draining has begun; with `wait`, when none is left or the wait is over. Anything that is draining already continues to drain.",
-                answer: "It drains.",
+                summary: "Refuse new work, and stop once nothing is held",
+                more: "Depending on `what`, refuses new locks, new jobs and claims, new lease passes, new tasks and bursts, or all of these. Renewals and releases are still accepted, and existing claims, passes and bursts may finish. The coordinator stops when no lock, claim, pass or task attempt is left. Answers when draining has begun; with `wait`, when nothing is left or the wait times out. Anything that is already draining continues to drain.",
+                answer: "Draining has begun; the counts show what is left.",
             },
             &[Failed, Draining, Waits],
         ),
@@ -133,14 +133,14 @@ async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
 
 async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     let status = ask(&call.node).await?;
-    // A node that stops meanwhile has none to show.
+    // A node that stops meanwhile has no queues to show.
     let queues = metric::largest(&call.node.queues())
         .await
         .unwrap_or_default();
     Ok(text(metric::CONTENT_TYPE, metric::page(&status, &queues)))
 }
 
-/// The description, whose content may grow over time like that of the status.
+/// The description. Like the status, it may get additional members in later versions.
 #[derive(Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -164,10 +164,10 @@ pub(crate) async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
 }
 
 fn busy() -> Problem {
-    Problem::new(Reason::Busy, "the actors are busy, ask again later")
+    Problem::new(Reason::Busy, "the actors are busy, try again later")
 }
 
-/// Takes a snapshot, and answers when it is sealed.
+/// Takes a snapshot, and answers when it is complete on disk.
 async fn checkpoint(call: &Call, (): ()) -> Result<Json<Taken>, Problem> {
     Ok(Json(call.node.checkpoint().await?))
 }
@@ -178,7 +178,7 @@ pub(crate) struct ClockConfirmed {
     doubted: bool,
 }
 
-/// Trusts the wall clock again, so that items past their dates are removed again.
+/// Trusts the wall clock again, so that removal by date resumes.
 async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Problem> {
     let doubted = call.node.believe_clock().await.map_err(stopped)?;
     Ok(Json(ClockConfirmed { doubted }))
@@ -189,7 +189,7 @@ pub(crate) struct Drain {
     /// What to drain: `locks`, `queues` (jobs and their claims), `leases` (passes), `tasks` (and their bursts), or `all`.
     #[serde(default = "all")]
     what: handle::Drain,
-    /// The longest time to wait until no lock, claim, pass or task attempt is left, in seconds.
+    /// The maximum time to wait until no lock, claim, pass or task attempt is left, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -205,7 +205,7 @@ pub(crate) struct Drained {
     claims: u64,
     /// The number of running lease passes.
     passes: u64,
-    /// The number of tasks with an attempt under way.
+    /// The number of tasks with a running attempt.
     tasks: u64,
 }
 
@@ -213,14 +213,14 @@ const fn all() -> handle::Drain {
     handle::Drain::All
 }
 
-/// Starts draining, and returns what is left, at once or when the wait is over.
+/// Starts draining, and returns what is left, immediately or after the wait.
 async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>, Problem> {
     let Drain { what, wait } = asked;
     let node = &call.node;
     node.begin_drain(what).await.map_err(stopped)?;
     if wait.0 > 0 {
         let drained = timeout(Duration::from_secs(wait.0), node.drained());
-        // When the wait is over, the answer shows how many are left.
+        // If the wait times out, the answer shows how many are left.
         if let Ok(drained) = call.wait(drained).await? {
             drained.map_err(stopped)?;
         }

@@ -1,5 +1,5 @@
-//! Claims of jobs over HTTP: what is claimed, how long a client waits for it, and what happens to claims that are not
-//! delivered. The members are documented in `docs/protocols/http.md`, "Queues".
+//! Claims of jobs over HTTP: which jobs are claimed, how long a client waits for them, and what happens to claims that are
+//! not delivered. The members are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{AnyType, Claim, QueueName};
@@ -20,31 +20,31 @@ use tokio::time::timeout;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Pop {
-    /// The queues to claim from; the alternative is `any`.
+    /// The queues to claim from. Either this or `any` is required.
     queues: Option<List<QueueName, 1000>>,
     /// Claims from any queue that has a job: tenants take turns in proportion to their weights.
     any: Option<AnyQueue>,
-    /// A weight for each of the queues, in their order: one of those with a job is drawn at random by weight. If left out,
-    /// the queue with the most urgent job is used.
+    /// The weight of each queue, in the order of `queues`: one of those with a job is drawn at random by weight. If left
+    /// out, the queue with the most urgent job is used.
     weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
-    /// The most jobs to claim. A client that waits is given one.
+    /// The maximum number of jobs to claim. A request that has to wait gets one.
     #[serde(default)]
     count: Number<u32, 1, 100, 1>,
-    /// The longest time to wait for a job, in seconds.
+    /// The maximum time to wait for a job, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Milliseconds that each claim lasts; if 0, as set for the job or its type.
+    /// Milliseconds that each claim lasts; 0 for the setting of the job or its type.
     #[serde(default)]
     claim_ms: Span,
-    /// The process that the claims end with, by the id of its record or a prefix of it.
+    /// The process that the claims are bound to, by the id of its record or a prefix of it.
     process: Option<String>,
     /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
-    /// Whether, when the claim expires, the process tree is killed and proved gone before the job is available again.
+    /// Whether, once the claim has expired, the process tree is killed and its end confirmed before the job is available again.
     #[serde(default)]
     kill_before_grant: bool,
-    /// Completed jobs, whose claims are ended first, as by `ack`. Not together with `wait`.
+    /// Jobs to complete first, as with `ack`. Cannot be combined with `wait`.
     done: Option<List<JobClaim, 100>>,
 }
 
@@ -59,20 +59,20 @@ pub(crate) struct JobClaim {
 /// Selects queues across tenants.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AnyQueue {
-    /// Only queues of this tenant; empty for the default one.
+    /// Only queues of this tenant; empty for the default tenant.
     tenant: Option<String>,
-    /// Types to leave out; not together with `types`.
+    /// Types to leave out. Cannot be combined with `types`.
     #[serde(default)]
     except: Vec<String>,
     /// Only these types; if left out, all types except those configured to be claimed by name only.
     types: Option<List<QueueName, 1000>>,
 }
 
-/// The most types that a claim may leave out.
+/// The maximum number of types that a claim may leave out.
 const EXCEPT_MAX: usize = 100;
 
 impl AnyQueue {
-    /// Converts the selection, if no other part of the request conflicts with it.
+    /// Converts the selection, unless another part of the request conflicts with it.
     fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
         let Self {
             tenant,
@@ -91,7 +91,7 @@ impl AnyQueue {
         if !types.is_empty() && !except.is_empty() {
             return Err(Problem::field(
                 "any.except",
-                "may not be combined with types",
+                "cannot be combined with types",
             ));
         }
         if types.iter().any(|kind| !kind.tenant().is_empty()) {
@@ -115,7 +115,7 @@ impl AnyQueue {
 pub(crate) struct Popped {
     /// The job's id.
     id: u64,
-    /// The token of the claim, which only ever grows: required for all that is done with the job.
+    /// The token of the claim, required for everything that is done with the job. Tokens only grow.
     token: Token,
     queue: QueueName,
     /// The number of claims since the job was added or kicked, including this one.
@@ -124,7 +124,7 @@ pub(crate) struct Popped {
     remaining_ms: Option<u64>,
     /// Whether the job is retried when the claim ends without a report.
     retries: bool,
-    /// Whether a newer root job has made it superfluous: complete it without doing anything.
+    /// Whether a newer root job has made this job superfluous: complete it without processing it.
     duplicate: bool,
     #[serde(flatten)]
     text: JobText,
@@ -133,7 +133,7 @@ pub(crate) struct Popped {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Claims {
     jobs: Vec<Popped>,
-    /// Only with `done`: the jobs that could not be ended, and why.
+    /// Only with `done`: the jobs that could not be completed, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_done: Option<Vec<NotDone>>,
     /// Only with `done`: why nothing could be claimed.
@@ -141,7 +141,7 @@ pub(crate) struct Claims {
     refused: Option<Refusal>,
 }
 
-/// A job that could not be ended.
+/// A job that could not be completed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct NotDone {
     /// The job's id.
@@ -189,7 +189,7 @@ impl Source<'_> {
         }
     }
 
-    /// Accounts for the memory of what a request waits for.
+    /// Accounts for the memory of the queues that a request waits for.
     fn held(&self, call: &Call) -> Result<Reservation, Problem> {
         match self {
             Self::Named(names) => call.room().name(names),
@@ -208,7 +208,7 @@ impl Source<'_> {
 pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Problem> {
     let count = wanted.count.0 as usize;
     if wanted.done.is_some() && wanted.wait.0 > 0 {
-        return Err(Problem::field("done", "may not be combined with wait"));
+        return Err(Problem::field("done", "cannot be combined with wait"));
     }
     let bound = Bound {
         process: wanted.process,
@@ -306,7 +306,7 @@ fn exchanged(
 fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     let now = call.node.now();
     let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
-    // A client that can repeat the request is answered again; for any other, the jobs would be stuck until their claims end.
+    // A client with an idempotency key can repeat the request; without one, the jobs would be stuck until their claims end.
     if call.key.is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
@@ -332,14 +332,14 @@ async fn pop_within(
         Ok(claim) => claim.map(|claim| vec![claim]),
         Err(_) => match waiting.withdraw().await? {
             Some(claim) => Ok(vec![claim]),
-            // The same request, waiting in parallel, may have been given a job.
+            // The same request, waiting in parallel, may have received a job.
             None if once => source.pop(queues, 1).await,
             None => Ok(Vec::new()),
         },
     }
 }
 
-/// Returns the action for claims that are not delivered.
+/// Returns the action to take if claims are not delivered.
 fn give_back(queues: Queues, claims: Vec<Claim>) -> Rollback {
     Rollback::new(move || {
         // Part of the answer may have been read, so jobs that run at most once stay claimed.

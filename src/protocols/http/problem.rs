@@ -1,5 +1,5 @@
 //! Refusals as problem documents (RFC 9457). The detail never repeats a header or body of the request, which must not end
-//! up in anyone's log.
+//! up in logs.
 
 use crate::actors::lock::{self, Name};
 use crate::handle::{LeaseError, LockError, QueueError, TaskError};
@@ -18,10 +18,10 @@ pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 /// The content type of pages.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
-/// When a retry may succeed, in seconds.
+/// The number of seconds after which a retry may succeed.
 const RETRY_AFTER: &str = "1";
 
-/// How many characters of a field's name are shown.
+/// The maximum number of characters of a field's name that are shown.
 const SHOWN_CHARS_MAX: usize = 40;
 
 /// Why a request was refused.
@@ -85,7 +85,7 @@ impl Problem {
         problem
     }
 
-    /// Adds the entry's position in line, and the owner of the lock if there still is one.
+    /// Adds the entry's position in line, and the owner of the lock if it is still held.
     pub(crate) fn held(mut self, place: u32, owner: Option<Name>) -> Self {
         (self.0.place, self.0.owner) = (Some(place), owner);
         self
@@ -97,7 +97,7 @@ impl Problem {
         self
     }
 
-    /// Replaces the reason by why the node halted, if it did.
+    /// Replaces the reason with why the node halted, if it did.
     pub(crate) fn or_halt(mut self, halt: Option<String>) -> Self {
         if let (Reason::Stopped, Some(halt)) = (self.0.reason, halt) {
             (self.0.reason, self.0.detail) = (Reason::Halted, halt);
@@ -110,7 +110,7 @@ impl Problem {
         self.0.reason
     }
 
-    /// Replaces an answer of the web framework.
+    /// Returns a problem to replace an error answer of the web framework.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();
         let alike = all.find(|reason| reason.status() == status.as_u16());
@@ -177,7 +177,7 @@ impl fmt::Display for Problem {
 impl ResponseError for Problem {
     fn status_code(&self) -> StatusCode {
         let status = StatusCode::from_u16(self.0.reason.status());
-        status.expect("each reason has a status of HTTP")
+        status.expect("each reason has an HTTP status")
     }
 
     fn error_response(&self) -> HttpResponse {

@@ -1,7 +1,7 @@
 //! Processes over HTTP: converts requests to calls of [`Processes`](crate::handle::Processes), and records to answers. The
 //! members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Who may be launched or signalled is not decided here: every route needs the scope `run`, see `access.rs`.
+//! Which clients may launch and signal processes is decided in `access.rs`: every route requires the scope `run`.
 
 use crate::actors::process::{Launching, Parentage, ProcessMachine, Spec, Tags};
 use crate::bytes::Bytes;
@@ -37,7 +37,7 @@ impl Routed for ProcessMachine {
     ];
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn acting() -> Vec<Route> {
     use Reason::{
         Absent, DiskFull, Draining, Ended, Failed, Full, NoKeeper, NotStarted, Unsent, Waits,
@@ -49,8 +49,8 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "launch_process",
                 summary: "Launch a process",
-                more: "Answers when the process is running or could not be started, with the reason in `failure`. The process continues when the connection or the coordinator ends.",
-                answer: "Its record.",
+                more: "Answers when the process is running or could not be started; `failure` has the reason. The process continues to run when the connection closes or the coordinator stops.",
+                answer: "The record of the process.",
             },
             &[Full, Draining, DiskFull, NoKeeper, Waits, Failed],
         ),
@@ -61,7 +61,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "register_process",
                 summary: "Create a record for a running process",
-                more: "A process has one record, however often it is registered. Its end is detected, but how it ended is known only from the kernel or from `finish`.",
+                more: "A process has one record, however often it is registered. Its end is detected, but how it ended is known only if the kernel reports it or `finish` is called.",
                 answer: "The record, and whether it existed before.",
             },
             &[Absent, Full, Draining, DiskFull, Failed],
@@ -72,8 +72,8 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "finish_process",
                 summary: "Report how a registered process has ended",
-                more: "Not needed for processes launched here.",
-                answer: "Its record.",
+                more: "Not needed for processes that the coordinator launched.",
+                answer: "The record of the process.",
             },
             &[Absent, Ended, Reason::Launched, Failed],
         ),
@@ -83,8 +83,8 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "stop_process",
                 summary: "Stop a process: a signal, a grace period, then SIGKILL",
-                more: "With `tree`, everything it has started, too. Launched processes with records below it are stopped in the same way, each by its own record; this one is `stopping` until everything else that it started is proved gone.",
-                answer: "Its record.",
+                more: "With `tree`, also stops everything that it has started. Launched descendants with records of their own are stopped in the same way, each through its own record. The process is `stopping` until everything else that it started is confirmed to have exited.",
+                answer: "The record of the process.",
             },
             &[Absent, Ended, Failed],
         ),
@@ -94,8 +94,8 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "signal_process",
                 summary: "Send a signal to a process",
-                more: "Uses a descriptor of that process, so another process that has taken over its PID is never signalled.",
-                answer: "Its record, after the signal was sent.",
+                more: "Uses a descriptor of the process, so another process that has reused its PID is never signalled.",
+                answer: "The record of the process, after the signal was sent.",
             },
             &[Absent, Ended, NotStarted, Unsent, Full, DiskFull, Failed],
         ),
@@ -106,8 +106,8 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
-                more: "Also waits for its tree if that is being stopped, including launched processes with records below it. Answers at once if it has ended, and when the wait is over: `phase` shows which.",
-                answer: "Its record.",
+                more: "If its tree is being stopped, also waits for that, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `phase` shows which.",
+                answer: "The record of the process.",
             },
             &[Absent, Waits, Failed],
         ),
@@ -118,7 +118,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "prune_processes",
                 summary: "Remove records of processes that have ended",
-                more: "Records with live descendants stay.",
+                more: "Records with live descendants are kept.",
                 answer: "The number of records removed.",
             },
             &[Failed],
@@ -129,9 +129,9 @@ fn acting() -> Vec<Route> {
             keeper,
             Words {
                 id: "keeper",
-                summary: "Ensure that the keeper is running, and get its socket",
-                more: "Clients send their own streams and environment to that socket, see docs/protocols/keeper.md.",
-                answer: "Its socket.",
+                summary: "Start the keeper if it is not running, and get its socket",
+                more: "Clients can pass their own streams and environment to the keeper over that socket, see docs/protocols/keeper.md.",
+                answer: "The path of the socket.",
             },
             &[NoKeeper],
         ),
@@ -143,11 +143,14 @@ fn acting() -> Vec<Route> {
 
 /// A process to launch.
 #[derive(Deserialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate JSON member"
+)]
 pub(crate) struct Launch {
     /// The program, looked up in `PATH` if it has no slash, and its arguments.
     command: List<String, { Spec::ARGV_MAX }>,
-    /// The working directory; that of the keeper if left out.
+    /// The working directory; the keeper's if left out.
     dir: Option<String>,
     /// Variables to add to the coordinator's environment. Names that contain `TOKEN`, `SECRET`, `PASSWORD` or `KEY` are
     /// refused: use `secrets` for those.
@@ -169,24 +172,24 @@ pub(crate) struct Launch {
     /// The first signal of a stop; 15 is SIGTERM.
     #[serde(default)]
     stop_signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }, 15>,
-    /// The directory for its files; `run/ID` in the data directory if left out.
+    /// The directory for the files of the process; `run/ID` in the data directory if left out.
     run_dir: Option<String>,
-    /// Whether to launch it even if its arguments look like they contain a secret; they are stored unchanged and shown masked.
+    /// Whether to launch the process even if its arguments look like they contain a secret. They are stored unchanged and shown masked.
     #[serde(default)]
     allow_secrets: bool,
-    /// Whether to create its directory if it is missing.
+    /// Whether to create `dir` if it does not exist.
     #[serde(default)]
     mkdir: bool,
-    /// Whether to append its output to existing files.
+    /// Whether to append the output to existing files.
     #[serde(default)]
     append: bool,
-    /// Whether it is a hook, whose standard output is parsed for records when it has ended.
+    /// Whether the process is a hook: its standard output is parsed for records when it has ended.
     #[serde(default)]
     records: bool,
-    /// The size at which each file of its output is rotated, in bytes; 0 for no limit.
+    /// The size at which each output file is rotated, in bytes; 0 for no limit.
     #[serde(default)]
     output_bytes_max: Number<u64, 0, { 1 << 50 }>,
-    /// The number of rotated files to keep for each.
+    /// The number of rotated files to keep for each output file.
     #[serde(default)]
     output_kept: Number<u8, 0, { Spec::OUTPUT_KEPT_MAX as u64 }, 5>,
     /// `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word; `binary` if left out.
@@ -196,9 +199,9 @@ pub(crate) struct Launch {
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Its parent, unless the kernel reports another one: `SEXTON_PROCESS_ID` of the caller.
+    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. A parent reported by the kernel takes precedence.
     parent: Option<String>,
-    /// Whether to launch it only while `parent` is alive, because it relies on a right of that process.
+    /// Whether to launch the process only if `parent` is alive, because it relies on a right of `parent`.
     #[serde(default)]
     bound: bool,
 }
@@ -212,8 +215,8 @@ impl Launch {
     pub(crate) fn launching(self) -> Result<Launching, Problem> {
         let ticket = self.parcel.map(|ticket| u128::from_str_radix(&ticket, 16));
         let parcel = ticket.transpose();
-        let parcel =
-            parcel.map_err(|_| Problem::field("parcel", "has up to 32 hexadecimal digits"))?;
+        let parcel = parcel
+            .map_err(|_| Problem::field("parcel", "must be at most 32 hexadecimal digits"))?;
         let argv = self.command.0.into_iter().map(bytes).collect();
         let env = self.env.into_iter();
         let spec = Spec {
@@ -237,7 +240,7 @@ impl Launch {
         if !self.allow_secrets && spec.has_secret() {
             return Err(Problem::field(
                 "command",
-                "looks like it contains a secret, and every process can read arguments: pass it by `env_file` or `secrets`, or set `allow_secrets`",
+                "looks like it contains a secret, and every process can read arguments: pass it through `env_file` or `secrets`, or set `allow_secrets`",
             ));
         }
         let tags = Tags {
@@ -279,7 +282,7 @@ pub(crate) struct Register {
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Its parent, unless the kernel reports another one: its `SEXTON_PROCESS_ID`.
+    /// The id of the parent, usually from `SEXTON_PROCESS_ID`. A parent reported by the kernel takes precedence.
     parent: Option<String>,
 }
 
@@ -297,7 +300,7 @@ async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Regis
     let asking = asked.pid.map(|pid| pid.0.into());
     let process = asking.or_else(|| call.requester());
     let process = process.ok_or_else(|| {
-        Problem::field("pid", "is required, since the calling process is not known")
+        Problem::field("pid", "is required, since the calling process is unknown")
     })?;
     let tags = Tags {
         kind: asked.r#type.unwrap_or_default(),
@@ -313,9 +316,9 @@ async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Regis
 pub(crate) struct Finish {
     /// The process, by its id or a prefix of it.
     id: String,
-    /// Its exit code.
+    /// The exit code.
     code: Number<u8, 0, 255>,
-    /// The error that it reports.
+    /// The error to store with the record.
     error: Option<String>,
 }
 
@@ -333,11 +336,11 @@ async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Process>,
 pub(crate) struct Stop {
     /// The process, by its id or a prefix of it.
     id: String,
-    /// The first signal; that of its launch if left out.
+    /// The first signal; the one set at its launch if left out.
     signal: Option<Number<u8, 1, { Spec::SIGNAL_MAX as u64 }>>,
-    /// Milliseconds until SIGKILL; those of its launch if left out, and 0 to kill at once.
+    /// Milliseconds until SIGKILL; the time set at its launch if left out, 0 for SIGKILL immediately.
     grace_ms: Option<Number<u32, 0, { Spec::GRACE_MS_MAX as u64 }>>,
-    /// Whether to stop everything that it has started, too.
+    /// Whether to also stop everything that it has started.
     #[serde(default)]
     tree: bool,
 }
@@ -355,14 +358,14 @@ async fn stop(call: &Call, Body(asked): Body<Stop>) -> Result<Json<Process>, Pro
     )))
 }
 
-#[expect(clippy::struct_field_names, reason = "as it is on the wire")]
+#[expect(clippy::struct_field_names, reason = "these are the names in JSON")]
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Signal {
     /// The process, by its id or a prefix of it.
     id: String,
     /// The signal.
     signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }>,
-    /// Whether to signal its process group.
+    /// Whether to signal its whole process group.
     #[serde(default)]
     group: bool,
 }
@@ -382,7 +385,7 @@ async fn signal(call: &Call, Body(asked): Body<Signal>) -> Result<Json<Process>,
 pub(crate) struct Awaited {
     /// The process, by its id or a prefix of it.
     id: String,
-    /// The longest time to wait, in seconds.
+    /// The maximum time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
     /// Whether to wait only for the process itself, even if its tree is being stopped or a right is bound to it.
@@ -414,7 +417,7 @@ pub(crate) struct Prune {
     /// Only records of processes that ended at least this many milliseconds ago.
     #[serde(default)]
     older_than_ms: Span,
-    /// The number of newest ones to keep, however old.
+    /// The number of newest records to keep, however old.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }

@@ -1,7 +1,7 @@
 //! Processes over HTTP, read-only: current and past processes, their tree, and the conversion of records to answers. The
 //! members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! It never walks everything in one turn of the actor: long answers are assembled from several turns.
+//! No answer walks everything in one turn of the actor: long answers are assembled from several turns.
 
 use crate::actors::process::{
     Bound, End, Failure, HookOutput, Leak, Output, Phase, Query as ProcessQuery, RecordView,
@@ -44,8 +44,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "count_processes",
                 summary: "Count processes, including past ones",
-                more: "Takes what `/v1/processes` takes, but for `limit` and `after`.",
-                answer: "How many.",
+                more: "Takes the parameters of `/v1/processes`, except `limit` and `after`.",
+                answer: "The number of records.",
             },
             &[Failed],
         ),
@@ -54,9 +54,9 @@ pub(crate) fn routes() -> Vec<Route> {
             process,
             Words {
                 id: "process",
-                summary: "One process",
-                more: "By its id, or at least its first eight digits.",
-                answer: "Its record.",
+                summary: "Get a process",
+                more: "Identified by its id, or by at least the first eight digits of it.",
+                answer: "The record of the process.",
             },
             &[Absent, Failed],
         ),
@@ -66,7 +66,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "ancestors",
                 summary: "List the ancestors of a process",
-                more: "Its parent first, its root last.",
+                more: "The parent comes first, the root last.",
                 answer: "Records.",
             },
             &[Absent, Failed, Reason::Large],
@@ -128,7 +128,7 @@ async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Record
 pub(crate) struct DescendantsQuery {
     /// The id, or at least its first eight digits.
     id: String,
-    /// The most records to return.
+    /// The maximum number of records to return.
     #[serde(default)]
     limit: Number<u32, 1, { ProcessQuery::MOST as u64 }, 1000>,
     /// The `next` of the previous answer, to continue after it.
@@ -159,9 +159,9 @@ pub(crate) struct Filter {
     parent: Option<String>,
     /// Only processes in the tree with this root.
     root: Option<String>,
-    /// Only processes with this text in arguments, URL, labels or type.
+    /// Only processes with this text in their arguments, URL, labels or type.
     search: Option<String>,
-    /// Only processes of this machine: `this`, or the `machine` of a record. Processes that have not started belong to every machine.
+    /// Only processes of this machine: `this`, or the `machine` of a record. Processes that have not started match every machine.
     machine: Option<String>,
     /// Only processes with this label: `NAME`, or `NAME=VALUE`.
     label: Option<String>,
@@ -171,7 +171,7 @@ pub(crate) struct Filter {
     /// Whether to read the current resource usage of running processes.
     #[serde(default)]
     usage: Truth,
-    /// The most records to return.
+    /// The maximum number of records to return.
     #[serde(default)]
     limit: Number<u32, 1, { ProcessQuery::MOST as u64 }, 1000>,
     /// The `next` of the previous answer, to continue after it.
@@ -293,76 +293,76 @@ async fn count(call: &Call, Query(filter): Query<Filter>) -> Result<Json<Counted
     Ok(Json(Counted { count }))
 }
 
-/// A process, according to its record.
+/// The record of a process.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Process {
-    /// Its id, a UUID of version 7.
+    /// The id of the process, a UUID of version 7.
     id: String,
-    /// The parent's id; null if there is no parent any more.
+    /// The parent's id; null if there is no parent or its record was removed.
     parent: Option<String>,
-    /// The id of the topmost ancestor; its own if it has no parent.
+    /// The id of the topmost ancestor; the process's own id if it has no parent.
     root: String,
     /// The number of ancestors.
     depth: u16,
     r#type: String,
-    /// Its number among the processes of its type.
+    /// The number of the process among those of its type.
     number: u64,
     /// `queued`, `running`, `stopping` or `exited`.
     status: &'static str,
-    /// The PID; null if it never ran.
+    /// The PID; null if the process never ran.
     pid: Option<u32>,
-    /// The machine on which it runs or ran, in hexadecimal; null if it never ran.
+    /// The id of the machine on which the process runs or ran, in hexadecimal; null if it never ran.
     machine: Option<String>,
-    /// The boot of that machine, in hexadecimal; null if it never ran.
+    /// The boot id of that machine, in hexadecimal; null if it never ran.
     boot: Option<String>,
     /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
     dir: String,
-    /// The names of the variables it has in addition to the coordinator's environment.
+    /// The names of its variables in addition to the coordinator's environment.
     env: Vec<String>,
     url: Option<String>,
     labels: BTreeMap<String, String>,
-    /// The directory of its files; null if it was not launched here.
+    /// The directory of the process's files; null if the coordinator did not launch it.
     run_dir: Option<String>,
-    /// Milliseconds that it may run; 0 for no limit.
+    /// The maximum run time in milliseconds; 0 for no limit.
     timeout_ms: u64,
-    /// Whether it was launched here; if not, it was registered.
+    /// Whether the coordinator launched the process; if not, it was registered.
     launched: bool,
-    /// Whether it has a control group of its own.
+    /// Whether the process has its own control group.
     contained: bool,
     queued_at: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
-    /// The exit code, or 128 plus the signal; null if it has not ended or it cannot be known how.
+    /// The exit code, or 128 plus the signal; null if the process has not ended or its exit status is unknown.
     code: Option<u8>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     signal: Option<u8>,
     core_dumped: bool,
-    /// Why it cannot be known how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
     lost: Option<&'static str>,
-    /// The reason why it could not be started.
+    /// Why the process could not be started.
     failure: Option<Failed>,
-    /// The error that it reported when it ended.
+    /// The error reported at its end.
     error: Option<String>,
-    /// Its latest status text (`STATUS=`).
+    /// The latest status text that the process sent (`STATUS=`).
     said: Option<String>,
-    /// Why it was or is being stopped: `request`, `timeout`, `not-ready` or `watchdog`.
+    /// Why the process was or is being stopped: `request`, `timeout`, `not-ready` or `watchdog`.
     stopped_by: Option<&'static str>,
-    /// The number of its processes that SIGKILL did not end.
+    /// The number of processes in its tree that SIGKILL did not end.
     unkillable: u32,
-    /// The number of processes that may or may not belong to it.
+    /// The number of processes of which it is unknown whether they belong to its tree.
     unknown: u32,
-    /// The number of processes it started that outlived it.
+    /// The number of processes that it started and that outlived it.
     alive: u32,
     /// Processor time in milliseconds.
     cpu_ms: Option<u64>,
     /// Peak memory in bytes.
     memory_max: Option<u64>,
-    /// The limit on the memory of its tree, once it has ended; null if there was none, except possibly on each process.
+    /// The memory limit on its tree, once it has ended; null if there was none. Limits on single processes do not count.
     memory_limit: Option<MemoryLimit>,
     stdout: Option<Stream>,
     stderr: Option<Stream>,
-    /// The processes that had its output open after its end, which is a leak. Null if there were none; empty if they are not known.
+    /// The processes that still had its output open after its end, which is a leak. Null if there were none; empty if they are unknown.
     output_held_by: Option<Vec<Holder>>,
     /// For a hook, the parsed output, once it has been read.
     hook: Option<Hook>,
@@ -376,7 +376,7 @@ pub(crate) struct Process {
 pub(crate) struct MemoryLimit {
     /// The limit in bytes.
     bytes: u64,
-    /// Whether it was reached, so that processes were killed.
+    /// Whether the limit was reached, so that processes were killed.
     reached: bool,
 }
 
@@ -396,11 +396,11 @@ pub(crate) struct Hook {
     processes: u32,
     /// The number of records of other types.
     records_count: u32,
-    /// The first of these records, up to a limit.
+    /// The first records of other types, up to a limit.
     records: Vec<serde_json::Map<String, serde_json::Value>>,
     /// The number of lines that are not valid records.
     broken: u32,
-    /// The first of these lines.
+    /// The first invalid lines.
     warnings: Vec<Broken>,
 }
 
@@ -437,7 +437,7 @@ impl Hook {
 /// A process that has the output of another one open.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Holder {
-    /// Its PID at the time.
+    /// Its PID when it was found.
     pid: u32,
     /// The name of its program.
     name: String,
@@ -551,7 +551,7 @@ pub(crate) const fn signal(end: Option<End>) -> (Option<u8>, bool) {
     }
 }
 
-/// Returns why it cannot be known how a process ended.
+/// Returns why it is unknown how a process ended.
 pub(crate) const fn lost(end: Option<End>) -> Option<&'static str> {
     match end {
         Some(End::Lost(lost)) => Some(lost.name()),

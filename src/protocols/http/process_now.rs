@@ -1,6 +1,6 @@
 //! Resource usage and reconciliation of processes over HTTP. The members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Nothing is read unless a client asks for it.
+//! Nothing is read except on request.
 
 use crate::handle::{ProcessError, Usage};
 use crate::ids::ProcessId;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The most processes in one request.
+/// The maximum number of processes in one request.
 const IDS_MAX: usize = 256;
 
-/// How long to wait until the records of processes that are gone show how they ended.
+/// The maximum time to wait until the records of processes that have exited show how they ended.
 const SETTLED: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "usage_of_processes",
             summary: "Get the current resource usage of processes",
-            more: "It is read at the time of the request.",
+            more: "The usage is read at the time of the request.",
             answer: "The usage of those that can be read, in the order of the ids.",
         },
         &[Reason::Failed],
@@ -40,9 +40,9 @@ pub(crate) fn routes() -> Vec<Route> {
         reconcile,
         Words {
             id: "reconcile_processes",
-            summary: "Look again for every process recorded as alive",
-            more: "Ends are detected automatically; this verifies it. Answers when the records of processes that are gone show how they ended, within 5 s.",
-            answer: "The number of processes looked for, and of records changed.",
+            summary: "Check every process recorded as alive",
+            more: "Normally not needed, since ends are detected automatically. Answers when the records of processes that have exited show how they ended, within 5 s.",
+            answer: "The number of processes checked, and of records changed.",
         },
         &[Reason::Failed],
     );
@@ -58,9 +58,9 @@ pub(crate) struct Reconciled {
     asked: u64,
     /// The number of records that now show an end.
     changed: u64,
-    /// The ids of those processes.
+    /// The ids of the processes whose records changed.
     processes: Vec<String>,
-    /// The number of processes that are gone but whose end is not known yet.
+    /// The number of processes that have exited but whose end is not recorded yet.
     open: u64,
 }
 
@@ -69,11 +69,11 @@ async fn reconcile(call: &Call, (): ()) -> Result<Json<Reconciled>, Problem> {
     let found = processes.reconcile().await?;
     let ends = async {
         for id in &found.gone {
-            // A process whose record is gone has ended, too; the others are examined below.
+            // An error means that the record was removed, so the process has ended; the others are examined below.
             drop(processes.ended(*id).await);
         }
     };
-    // The keeper may still have reports about them.
+    // The keeper may still have reports about these processes.
     let _ = timeout(SETTLED, ends).await;
     let mut changed = Vec::new();
     let mut open = 0;

@@ -23,7 +23,7 @@ impl Routed for QueueMachine {
     ];
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn routes() -> Vec<Route> {
     use Reason::{Absent, Claimed, DiskFull, Failed};
     vec![
@@ -32,9 +32,9 @@ fn routes() -> Vec<Route> {
             delete,
             Words {
                 id: "delete_job",
-                summary: "Delete a job that nobody has claimed",
-                more: "A claimed job is ended with its token: see ack.",
-                answer: "The job is gone.",
+                summary: "Delete an unclaimed job",
+                more: "A claimed job can only be ended with the token of its claim, see `ack`.",
+                answer: "The job has been deleted.",
             },
             &[Absent, Claimed, Failed],
         ),
@@ -44,7 +44,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
-                more: "Buried jobs first, oldest first, then abandoned ones; if there are none of either, delayed ones, soonest first, then failed ones. Each is treated as if it had never been tried.",
+                more: "Kicks buried jobs, the oldest first, then abandoned ones. If there are neither, kicks delayed jobs, the soonest first, then failed ones. Each is treated as if it had never been tried.",
                 answer: "The number of jobs, which may be 0.",
             },
             &[DiskFull, Failed],
@@ -56,7 +56,7 @@ fn routes() -> Vec<Route> {
                 id: "kick_job",
                 summary: "Make one job ready",
                 more: "The job must be buried, abandoned, delayed or waiting for a retry. It is treated as if it had never been tried.",
-                answer: "1, or 0 if the job was ready already.",
+                answer: "1, or 0 if the job was already ready.",
             },
             &[Absent, Claimed, DiskFull, Failed],
         ),
@@ -67,7 +67,7 @@ fn routes() -> Vec<Route> {
                 id: "cancel_job",
                 summary: "Cancel a job",
                 more: "The job is abandoned. If it is claimed, the claim ends. If the claim is bound to a process, such as that of a `sexton work` command, it ends when the process has ended or has reported on the job; until then the claim can be neither touched nor reported on, and `sexton work` stops its command.",
-                answer: "1, or 0 if the job was abandoned or cancelled already.",
+                answer: "1, or 0 if the job was already abandoned or cancelled.",
             },
             &[Absent, Failed],
         ),
@@ -88,7 +88,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "pause_queue",
                 summary: "Pause a queue",
-                more: "The queue must exist: have jobs, or clients that wait for them. Nothing can be claimed from it meanwhile; jobs can still be added. 0 ends a pause.",
+                more: "The queue must exist, that is, have jobs or clients that wait for them. While it is paused, jobs can be added but not claimed. A length of 0 ends the pause.",
                 answer: "The length of the pause.",
             },
             &[Absent, DiskFull, Failed],
@@ -99,7 +99,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "flush_queue",
                 summary: "Delete every job of a queue",
-                more: "Including claimed ones.",
+                more: "Claimed jobs are deleted, too.",
                 answer: "The number of jobs, which may be 0.",
             },
             &[Failed],
@@ -113,7 +113,7 @@ pub(crate) struct JobId {
     id: u64,
 }
 
-/// Deletes a job that nobody has claimed.
+/// Deletes an unclaimed job.
 async fn delete(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Deleted>, Problem> {
     let queues = call.queues();
     match queues.delete(id).await {
@@ -124,14 +124,14 @@ async fn delete(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Del
 }
 
 fn claimed() -> Problem {
-    let words = "the job is claimed: only the token of its claim ends it, or gives it back";
+    let words = "the job is claimed: ending it or giving it back requires the token of its claim";
     Problem::new(Reason::Claimed, words)
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Kick {
     queue: QueueName,
-    /// The most jobs to kick.
+    /// The maximum number of jobs to kick.
     #[serde(default)]
     count: Number<u32, 1, 100_000, 1>,
 }
@@ -154,7 +154,7 @@ async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<K
     match (queues.kick_job(id).await, queues.job(id).await) {
         (Ok(()), _) => Ok(Json(Kicked { kicked: 1 })),
         (Err(QueueError::Absent), Ok(job)) if job.phase == Phase::Claimed => Err(claimed()),
-        // It is in the desired state already.
+        // The job is already in the desired state.
         (Err(QueueError::Absent), Ok(_)) => Ok(Json(Kicked { kicked: 0 })),
         (Err(error), _) => Err(error.into()),
     }
@@ -170,7 +170,7 @@ pub(crate) struct Cancel {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Cancelled {
-    /// The number of jobs cancelled, at once or as soon as their processes have ended.
+    /// The number of jobs cancelled, immediately or once their processes have ended.
     cancelled: u32,
 }
 
@@ -232,7 +232,7 @@ async fn pause(
     Body(Pause { queue, ms }): Body<Pause>,
 ) -> Result<Json<Paused>, Problem> {
     let queues = call.queues();
-    // Pausing a mistyped name would create a queue. If this repeats the end of a pause, the queue may be gone.
+    // Pausing a mistyped name would create a queue. If the request repeats the end of a pause, the queue may have been removed.
     if ms.0 > 0 || call.key.is_none() {
         queues.queue(&queue).await?;
     }

@@ -12,10 +12,10 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The number of jobs changed in one turn of the actor.
+/// The maximum number of jobs changed in one turn of the actor.
 const SHARE: u32 = 100;
 
-/// The number of shares examined for one answer: with those of a selection, some hundred thousand jobs.
+/// The maximum number of shares examined for one answer: at the size of a selection's share, some hundred thousand jobs.
 const SHARES_MAX: u32 = 16;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -27,9 +27,9 @@ pub(crate) fn routes() -> Vec<Route> {
             retry,
             Words {
                 id: "retry_jobs",
-                summary: "Make the jobs ready that match a filter",
+                summary: "Make jobs that match a filter ready",
                 more: "They are treated as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
-                answer: "How many.",
+                answer: "The number of jobs made ready, and where to continue.",
             },
             &[DiskFull, Failed],
         ),
@@ -39,9 +39,9 @@ pub(crate) fn routes() -> Vec<Route> {
             discard,
             Words {
                 id: "discard_jobs",
-                summary: "Delete the jobs that match a filter",
+                summary: "Delete jobs that match a filter",
                 more: "Claimed jobs are not deleted. A request handles up to `limit` jobs, and the answer shows where to continue.",
-                answer: "How many.",
+                answer: "The number of jobs deleted, and where to continue.",
             },
             &[Failed],
         ),
@@ -59,7 +59,7 @@ pub(crate) struct BulkSelection {
     pub(crate) phase: Option<Phase>,
     /// Only jobs whose newest error contains this text.
     pub(crate) error: Option<String>,
-    /// The most jobs to change.
+    /// The maximum number of jobs to change.
     #[serde(default)]
     pub(crate) limit: Number<u32, 1, 1000, 1000>,
     /// The `next` of the previous answer, to continue after it.

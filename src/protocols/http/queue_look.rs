@@ -1,7 +1,7 @@
-//! Queues over HTTP, read-only: which queues and jobs there are, their state, and the configuration. The members are
+//! Queues over HTTP, read-only: which queues and jobs exist, their state, and the configuration. The members are
 //! documented in `docs/protocols/http.md`, "Queues".
 //!
-//! It never walks everything in one turn of the actor: long answers are assembled from several turns.
+//! No answer walks everything in one turn of the actor: long answers are assembled from several turns.
 
 use crate::actors::queue::{
     Counts, JobSelection, JobView, Phase, Progress, QueueName, QueueSelection, QueueView, Rules,
@@ -30,7 +30,7 @@ pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("abandoned", Phase::Abandoned),
 ];
 
-/// The most types in a request.
+/// The maximum number of types in a request.
 const TYPES_MAX: usize = 1000;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_queues",
                 summary: "List queues, with their jobs by phase",
-                more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages, which are not a consistent snapshot: a queue that stays throughout is listed once. The queues of a page are sorted by name.",
+                more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages, which are not a consistent snapshot: a queue that exists throughout is listed once. The queues of a page are sorted by name.",
                 answer: "Queues.",
             },
             &[Failed, Large],
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
             queue,
             Words {
                 id: "queue",
-                summary: "One queue",
+                summary: "Get a queue",
                 more: "Read-only.",
                 answer: "The queue.",
             },
@@ -86,7 +86,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "next_queue",
                 summary: "Get a random queue from which a job can be claimed",
-                more: "Each such queue has the same chance. Queues that are paused, throttled or read-only are not considered.",
+                more: "Each such queue is equally likely. Queues that are paused, throttled or read-only are excluded.",
                 answer: "The queue.",
             },
             &[Absent, Failed],
@@ -97,8 +97,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "queue_config",
                 summary: "Get the configuration of queues: limits, and rules for types of jobs",
-                more: "Returns `default`, which applies to all other types, followed by every type with an entry of its own; or a single type, and the entry that applies to it. The configuration is fixed until the coordinator restarts.",
-                answer: "What holds.",
+                more: "Returns `default`, which applies to all other types, followed by every type with an entry of its own; with `type`, only that type and the entry that applies to it. The configuration does not change until the coordinator restarts.",
+                answer: "The configuration in effect.",
             },
             &[],
         ),
@@ -111,7 +111,7 @@ pub(crate) struct QueueFilter {
     tenant: Option<String>,
     /// Only queues with jobs of this type.
     r#type: Option<String>,
-    /// The most queues to return.
+    /// The maximum number of queues to return.
     #[serde(default)]
     limit: Limit,
     /// The `next` of the previous answer, to continue after it.
@@ -122,7 +122,7 @@ pub(crate) struct QueueFilter {
 /// The state of a queue.
 #[expect(
     clippy::struct_field_names,
-    reason = "as it has always been on the wire"
+    reason = "the names in JSON have always been these"
 )]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Queue {
@@ -146,19 +146,19 @@ pub(crate) struct Queue {
     abandoned: u32,
     /// The number of clients that wait for a job of the queue.
     waiting: u32,
-    /// The number of beanstalkd clients that add to it.
+    /// The number of beanstalkd clients that use the queue.
     using: u32,
-    /// The number of beanstalkd clients that claim from it.
+    /// The number of beanstalkd clients that watch the queue.
     watching: u32,
-    /// Jobs added since the queue was created, or since the start.
+    /// Jobs added since the queue was created, or since the coordinator started.
     total: u64,
-    /// Jobs deleted since the queue was created, or since the start.
+    /// Jobs deleted since the queue was created, or since the coordinator started.
     deletes: u64,
-    /// Pauses since the queue was created, or since the start.
+    /// Pauses since the queue was created, or since the coordinator started.
     pauses: u64,
     /// Milliseconds until its pause ends; null if it has none.
     paused_ms: Option<u64>,
-    /// Milliseconds until the throttle allows a claim; null if it does now.
+    /// Milliseconds until the throttle allows a claim; null if one is allowed now.
     throttled_ms: Option<u64>,
 }
 
@@ -216,9 +216,9 @@ pub(crate) struct JobFilter {
     phase: Option<Phase>,
     /// Only jobs whose newest error contains this text.
     error: Option<String>,
-    /// Only jobs whose claims end with this process, by its id.
+    /// Only jobs whose claims are bound to this process, by its id.
     process: Option<String>,
-    /// The most jobs to return.
+    /// The maximum number of jobs to return.
     #[serde(default)]
     limit: Limit,
     /// The `next` of the previous answer, to continue after it.
@@ -227,7 +227,10 @@ pub(crate) struct JobFilter {
 }
 
 /// The state of a job.
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate JSON member"
+)]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Job {
     /// The job's id.
@@ -240,7 +243,7 @@ pub(crate) struct Job {
     age_ms: u64,
     /// Milliseconds since the job was claimed, however often the claim was renewed; null if it is not claimed.
     claimed_ms: Option<u64>,
-    /// Milliseconds until its delay or claim ends, or until it is retried or pruned; null if there is no such time.
+    /// Milliseconds until the job's delay or claim ends, or until it is retried or pruned; null if none applies.
     remaining_ms: Option<u64>,
     /// The most recent delay, in milliseconds.
     delay_ms: u64,
@@ -252,35 +255,35 @@ pub(crate) struct Job {
     claims: u32,
     /// The number of claims that expired.
     timeouts: u32,
-    /// The number of times it was given back.
+    /// The number of times the job was given back.
     releases: u32,
-    /// The number of times it was buried.
+    /// The number of times the job was buried.
     buries: u32,
-    /// The number of times it was kicked.
+    /// The number of times the job was kicked.
     kicks: u32,
     /// The token of the job's claim.
     token: Option<Token>,
     /// Whether the job is retried when a claim ends without a report.
     retries: bool,
-    /// Whether it survives a restart of the coordinator.
+    /// Whether the job survives a restart of the coordinator.
     durable: bool,
-    /// The size of its body in bytes.
+    /// The size of the body in bytes.
     bytes: u64,
-    /// The error of its last failure.
+    /// The error of the last failure.
     error: Option<String>,
-    /// The process that its claim ends with; null if there is none.
+    /// The process that the claim is bound to; null if there is none.
     process: Option<String>,
     /// How much of the process must have ended.
     release: Option<Extent>,
     /// Whether the process tree is killed before the job is available again.
     kill_before_grant: bool,
-    /// Whether its claim has expired and its process is being killed.
+    /// Whether the claim has expired and its process is being killed.
     fencing: bool,
-    /// Whether it is cancelled, and its process has to end.
+    /// Whether the job has been cancelled, but its process has yet to end.
     cancelled: bool,
-    /// The progress in percent, as its worker reported.
+    /// The progress in percent, as reported by the worker.
     percent: Option<u8>,
-    /// The last text reported by its worker.
+    /// The last text reported by the worker.
     report: Option<String>,
 }
 
@@ -340,7 +343,7 @@ async fn job(
     call: &Call,
     Query(OneJob { id }): Query<OneJob>,
 ) -> Result<Large<JobWithBody>, Problem> {
-    // Any number of clients may request a body and not read the answer.
+    // The permit bounds memory if many clients request bodies without reading the answers.
     let place = call.room().large().await?;
     let (view, body) = call.node.queues().job_with_body(id).await?;
     let job = job_shown(&view, call.node.now());
@@ -371,7 +374,7 @@ async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Prob
         return Err(Problem::field("types", "may have at most 1000 types"));
     }
     let chosen = call.node.queues().next(&kinds).await?;
-    let words = "nothing can be claimed from any such queue";
+    let words = "no such queue has a job that can be claimed";
     let queue = chosen.ok_or_else(|| Problem::new(Reason::Absent, words))?;
     Ok(Json(Next {
         tenant: text(queue.tenant()),
@@ -394,9 +397,9 @@ pub(crate) struct Limits {
     /// The total size of the bodies, in bytes.
     bytes_max: u64,
     queues_max: u32,
-    /// The longest body, in bytes.
+    /// The maximum size of a body, in bytes.
     body_bytes_max: u32,
-    /// The number of root jobs that are remembered.
+    /// The maximum number of root jobs that are remembered.
     roots_max: u32,
 }
 

@@ -1,5 +1,5 @@
-//! The rates at which jobs are added to and removed from queues: the counters of the queues that the page shows, compared
-//! with those of a few seconds before.
+//! The rates at which jobs are added to and removed from queues. The counters of the queues that the page shows are compared
+//! with their values a few seconds before.
 
 use crate::actors::queue::{QueueName, QueueView};
 use crate::clock::Timestamp;
@@ -48,12 +48,12 @@ impl Reading {
     }
 }
 
-/// The newest reading of each queue that was shown recently, and the one before it.
+/// The newest and the previous reading of each queue that was shown recently.
 #[derive(Debug, Default)]
 pub(crate) struct QueueRates(Mutex<BTreeMap<QueueName, (Option<Reading>, Reading)>>);
 
 impl QueueRates {
-    /// Returns the current rates of queues; `None` for those without a usable earlier reading from the last minute.
+    /// Returns the current rates of queues, or `None` for queues without a usable reading from the last minute.
     pub(crate) fn of(&self, queues: &[QueueView], now: Timestamp) -> Vec<Option<Rate>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, (_, newest)| !newest.is_old(now));
@@ -88,7 +88,7 @@ mod tests {
 
     fn view(name: &str, total: u64, deletes: u64) -> QueueView {
         QueueView {
-            name: name.try_into().expect("a name"),
+            name: name.try_into().expect("the name is valid"),
             jobs: Counts::default(),
             total,
             using: 0,
@@ -110,13 +110,21 @@ mod tests {
             let queues = [view("mail", total, deletes)];
             rates.of(&queues, Timestamp(ms)).pop().flatten()
         };
-        assert_eq!(at(0, 10, 0), None, "it was not shown before");
-        assert_eq!(at(1000, 20, 0), None, "that was just now");
+        assert_eq!(
+            at(0, 10, 0),
+            None,
+            "the first reading has nothing to compare with"
+        );
+        assert_eq!(at(1000, 20, 0), None, "the previous reading is too recent");
         let rate = |added, done| Some(Rate { added, done });
         assert_eq!(at(10_000, 30, 5), rate(2.0, 0.5));
         assert_eq!(at(11_000, 43, 11), rate(3.0, 1.0), "over 11 seconds");
         assert_eq!(at(20_000, 30, 5), rate(0.0, 0.0));
-        assert_eq!(at(90_000, 40, 5), None, "nobody has looked for a minute");
+        assert_eq!(
+            at(90_000, 40, 5),
+            None,
+            "readings older than a minute are discarded"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The recent activity of listeners, actors and journal: their counters are read every five seconds and kept for ten
-//! minutes, so that a newly opened page has something to show. Only counters are read; no actor is queried.
+//! minutes, so that a newly opened page has data to show. Only counters are read; no actor is queried.
 
 use crate::clock::Timestamp;
 use crate::handle::Handle;
@@ -51,7 +51,7 @@ impl Counted {
     ];
 }
 
-/// The counters at one moment; `None` for whatever is not open.
+/// The counters at one moment; `None` for listeners that are not open and for a journal that does not exist.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     at: Timestamp,
@@ -84,7 +84,7 @@ impl Rates {
         kept.push_back(reading);
     }
 
-    /// Returns the rate per second between each two readings, oldest first; `None` for whatever is not open.
+    /// Returns the rate per second between each two readings, oldest first, or `None` if the counter does not exist.
     pub(crate) fn of(&self, counted: Counted) -> Option<Vec<f64>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |reading: &Reading| reading.counts.get(counted as usize).copied().flatten();

@@ -1,7 +1,7 @@
 //! The socket on which task commands report: `report.sock` in the data directory. It accepts only what an attempt reports
 //! about its own burst, authenticated by the attempt's secret. The protocol is specified in `docs/tasks.md`, "Reports".
 //!
-//! What a report does is decided by the machine.
+//! The machine decides what effect a report has.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::{FarEnd, Report, Task};
@@ -22,13 +22,13 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long either side may be silent.
+/// The maximum time that either side may send nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The longest request, in bytes; saved data is sent in base64.
+/// The maximum size of a request, in bytes; saved data is sent in base64.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
-/// The most connections at a time.
+/// The maximum number of connections at a time.
 const OPEN_MAX: u32 = 256;
 
 /// The socket and its file.
@@ -55,14 +55,14 @@ pub(crate) async fn serve(
             accepted = listener::accept_unix(&listener) => accepted,
             _ = closing.wait_for(|closing| *closing) => return,
         };
-        // The mode of the socket keeps all other users out; any that gets through is refused.
+        // The mode of the socket keeps all other users out; a user that still connects is refused.
         let own = rustix::process::geteuid().as_raw();
         let is_trusted = peer.uid() == own || peer.uid() == 0;
         let place = places.take().filter(|_| is_trusted);
         let tasks = node.tasks();
         tokio::task::spawn_local(async move {
             match place {
-                // The client may be gone.
+                // The client may have disconnected.
                 Some(_) => drop(receive(stream, &tasks).await),
                 None => drop(answer(stream, &refused("busy", "too many concurrent reports")).await),
             }
@@ -90,7 +90,7 @@ enum ReportKind {
         body: Option<String>,
         body_b64: Option<String>,
     },
-    /// Asks for the most recently saved state.
+    /// Requests the most recently saved state.
     Saved {},
     /// The burst is still running.
     Heartbeat {},
@@ -117,9 +117,9 @@ enum ReportKind {
 enum RemoteExit {
     Code(u8),
     Signal(u8),
-    /// It cannot be known how it ended.
+    /// It is unknown how the attempt ended.
     Lost,
-    /// It never started.
+    /// The attempt never started.
     Failed,
 }
 

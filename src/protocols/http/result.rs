@@ -24,8 +24,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "keep_job_result",
                 summary: "Store the result of a claimed job",
-                more: "Requires the token of its claim, and must come before the job is ended. The result is kept for `keep_ms` after the job is over; that of a later try replaces it. At most 100,000 results and 64 MiB are kept: the oldest are dropped.",
-                answer: "The result is stored.",
+                more: "Requires the token of its claim, and must be sent before the job is ended. The result is kept for `keep_ms` after the job is over; the result of a later try replaces it. At most 100,000 results and 64 MiB are kept; beyond that, the oldest are dropped.",
+                answer: "The result has been stored.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
@@ -35,8 +35,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "job_result",
                 summary: "Get the result of a job",
-                more: "The result as stored by its worker; for a job abandoned without one, its state. With `wait`, answers when the job is over or the wait ends. A job that is over without a result is absent.",
-                answer: "The result; if `status` is open, there is none yet.",
+                more: "Returns the result as stored by the worker; for a job abandoned without one, its state. With `wait`, answers when the job is over or the wait times out. A job that is over without a result is `absent`.",
+                answer: "The result; if `status` is `open`, there is none yet.",
             },
             &[Absent, Waits, Failed],
         ),
@@ -51,7 +51,7 @@ pub(crate) struct JobNote {
     token: Token,
     /// How long the result is kept, in milliseconds, at most 30 days.
     keep_ms: Number<u64, 1, { Message::RESULT_MS_MAX }>,
-    /// Whether the job is done; if not, it has failed.
+    /// Whether the job succeeded; if not, it failed.
     done: bool,
     /// The exit status of its command.
     exit: Option<Number<u64, 0, 255>>,
@@ -89,7 +89,7 @@ async fn keep(call: &Call, Body(of): Body<JobNote>) -> Result<Json<Kept>, Proble
 pub(crate) struct ResultQuery {
     /// The job's id.
     id: u64,
-    /// The longest time to wait for its end, in seconds.
+    /// The maximum time to wait for its end, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }

@@ -1,5 +1,5 @@
 //! The capacity limits of one listener: connections, waiting requests, large answers, turns of streams. The Unix socket has
-//! limits of its own, so that the command line is served whatever happens on TCP.
+//! limits of its own, so that TCP clients cannot lock out the command line.
 
 use crate::actors::queue::QueueName;
 use crate::config::HttpConfig;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The number of large answers being built or waiting to be read at a time.
+/// The maximum number of large answers being built or sent at a time.
 const LARGE_MAX: usize = 128;
 
 /// How long a request waits for its turn to build a large answer.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of streams that are woken at a time. They share a thread with all requests: if one event woke thousands, they
-/// would all come before the next request.
+/// The maximum number of streams that are woken at a time. They share a thread with all requests: if one event woke
+/// thousands, they would all run before the next request.
 const STREAMS_MAX: usize = 16;
 
 /// The capacity limits of a listener.
@@ -43,7 +43,7 @@ impl Turns {
     /// Waits for a stream's turn, which is over when the returned permit is dropped.
     pub(crate) async fn next(&self) -> Option<OwnedSemaphorePermit> {
         let turn = Arc::clone(&self.0).acquire_owned().await.ok();
-        // Even a single stream with more to send lets others in between.
+        // Even a single stream that always has more to send lets requests run in between.
         tokio::task::yield_now().await;
         turn
     }
@@ -69,7 +69,7 @@ impl Room {
 
     /// Takes one of the slots for waiting requests.
     pub(crate) fn wait(&self) -> Result<Place, Problem> {
-        let words = "too many requests are waiting: ask again later, or without waiting";
+        let words = "too many requests are waiting: try again later, or without waiting";
         let place = self.waits.take();
         place.ok_or_else(|| Problem::new(Reason::Waits, words))
     }
@@ -77,7 +77,7 @@ impl Room {
     /// Accounts for the memory of the queues that a request waits for.
     pub(crate) fn name(&self, queues: &[QueueName]) -> Result<Reservation, Problem> {
         let mut held = Reservation::new(&self.named);
-        let words = "requests are waiting for too many queues: ask again later, or without waiting";
+        let words = "requests are waiting for too many queues: try again later, or without waiting";
         if held.set(queues.iter().map(bytes_to_name).sum()) {
             Ok(held)
         } else {
@@ -85,9 +85,9 @@ impl Room {
         }
     }
 
-    /// Takes a permit for a large answer, before it is built; it is held until the answer is written.
+    /// Takes a permit for a large answer. It must be taken before the answer is built, and held until the answer is written.
     pub(crate) async fn large(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let words = "too many large answers are unread: ask again later";
+        let words = "too many large answers are being sent: try again later";
         let place = Arc::clone(&self.large).acquire_owned();
         match timeout(LARGE_PATIENCE, place).await {
             Ok(Ok(place)) => Ok(place),
@@ -106,7 +106,7 @@ mod tests {
     /// The number of times a request is rescheduled before it is answered.
     const HOPS: usize = 10;
 
-    /// Returns the number of turns streams are given while a request is answered, if all of them always have more to send.
+    /// Returns the number of turns that streams get while a request is answered, if all of them always have more to send.
     fn turns_during_a_request(streams: usize) -> usize {
         let turns = Room::new(&HttpConfig::default(), &Budget::new(0)).streams();
         let given = Rc::new(Cell::new(0));
@@ -141,7 +141,7 @@ mod tests {
     fn however_many_streams_speak_a_request_has_few_of_them_before_it() {
         for streams in [1, 100, 2000] {
             let turns = turns_during_a_request(streams);
-            assert!(turns > 0, "{streams} streams go on meanwhile");
+            assert!(turns > 0, "{streams} streams must keep running");
             assert!(turns <= (HOPS + 1) * STREAMS_MAX, "{turns} of {streams}");
         }
     }

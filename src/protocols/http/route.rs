@@ -1,5 +1,5 @@
-//! The definition of a route: its method and path, its input and output, its refusals, and its documentation. A single line
-//! in the table of its API holds all of it; both the server and the description are built from it.
+//! The definition of a route: its method and path, its input and output, its refusals, and its documentation. All of this is
+//! in a single entry of its API's table, from which both the server and the description are built.
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -34,12 +34,12 @@ pub(crate) struct Words {
     pub(crate) answer: &'static str,
 }
 
-/// A path, its method, and what handles it.
+/// A path with its method and handler.
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) method: Method,
     pub(crate) scope: Scope,
-    /// The published description; `None` for pages, which are for browsers and may change.
+    /// The published description; `None` for pages, which are meant for browsers and may change.
     pub(crate) described: Option<Described>,
     pub(super) resource: Resource,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Route {
 /// The published description of a route.
 pub(crate) struct Described {
     pub(crate) words: Words,
-    /// The refusals beyond those that any route may give.
+    /// The reasons for refusals, in addition to those that any route has.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) takes: fn(&mut Schemas) -> Content,
     pub(crate) answers: fn(&mut Schemas) -> Value,
@@ -318,7 +318,7 @@ fn idempotency_key() -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "1 to 128 visible ASCII characters, identifying a request and its repetitions: a repetition within ten minutes gets the answer of the first request, even after a crash and a restart, and nothing is done twice.",
+        "description": "1 to 128 visible ASCII characters that identify a request and its repetitions. A repetition within ten minutes has no further effect, and gets the answer of the first request, even after a crash and a restart.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
     })
 }
@@ -345,7 +345,7 @@ fn posted(
 fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {
     let problem = Problem::new(
         Reason::NotAllowed,
-        format!("this path only accepts {allowed}"),
+        format!("this path accepts only {allowed}"),
     );
     Err(problem.with(header::ALLOW, allowed))
 }

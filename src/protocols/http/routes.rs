@@ -42,7 +42,8 @@ pub(crate) fn serve(config: &mut ServiceConfig) {
     config.default_service(web::to(not_found));
 }
 
-/// Refuses a path that has no route: as a page below `/page/` and to browsers, except below `/v1/`, which has no pages.
+/// Refuses a path that has no route. Browsers get a page, as does any client below `/page/`. Below `/v1/`, which has no
+/// pages, the refusal is always a problem document.
 async fn not_found(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let problem = Problem::new(Reason::NotFound, Reason::NotFound.title());
     let path = request.path();

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Marks a string of arbitrary bytes: `openapi.rs` describes it as two members, since JSON only has text.
+/// Marks a string of arbitrary bytes: `schemas.rs` splits it into two members, since JSON only has text.
 pub(crate) const BYTES: &str = "x-bytes";
 
 /// A span in milliseconds, of at most 2^32 seconds.
@@ -29,7 +29,7 @@ impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Defaul
 {
     fn default() -> Self {
         let default = N::try_from(DEFAULT).ok();
-        Self(default.expect("a default is a number of its type"))
+        Self(default.expect("the default fits the type"))
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct EntryNames {
     pub(crate) key: Name,
     /// The index below the key.
     pub(crate) index: Name,
-    /// The owner that holds or wants the lock; each must have a name of its own.
+    /// The owner that holds or waits for the lock. Each owner needs a unique name.
     pub(crate) owner: Name,
 }
 
@@ -167,9 +167,9 @@ impl Serialize for OutputText {
 pub(crate) struct TaskNames {
     /// The task's display name.
     pub(crate) name: Name,
-    /// Its group.
+    /// The task's group.
     pub(crate) group: Name,
-    /// The work id: no two tasks with the same one are under way at a time.
+    /// The work id: no two tasks with the same work id are under way at the same time.
     pub(crate) work: Name,
 }
 
@@ -265,7 +265,7 @@ impl Serialize for Reason {
     }
 }
 
-/// Implements `JsonSchema` for types defined outside of HTTP, inline or under a name of their own.
+/// Implements `JsonSchema` for types defined outside of HTTP, either inline or as a named schema.
 macro_rules! schemas {
     ($($type:ty, $name:literal, $inline:literal: $schema:tt;)*) => {
         $(impl JsonSchema for $type {
@@ -297,6 +297,6 @@ schemas! {
     QueueName, "QueueIs", false: {
         "type": "string",
         "pattern": "^[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199}(:[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199})?$",
-        "description": "TYPE, or TENANT:TYPE, each 1 to 200 of letters, digits and -+/;.$_(), not beginning with -."
+        "description": "TYPE, or TENANT:TYPE. Each part has 1 to 200 letters, digits or characters of -+/;.$_(), and does not begin with -."
     };
 }

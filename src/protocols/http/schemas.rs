@@ -1,12 +1,9 @@
-//! The schemas of what routes take and return, for the description.
+//! The schemas of the inputs and outputs of routes, for the description.
 //!
-//! schemars generates a schema for each type; this module adapts it to what JSON cannot express (members of bytes) and this
-//! API does not accept (null for members that are left out, unknown members).
+//! schemars generates a schema for each type. This module adapts it where JSON cannot express a type (members that hold
+//! bytes) and where this API is stricter (it does not accept unknown members, or null for members that are left out).
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "members of objects that are made here"
-)]
+#![expect(clippy::indexing_slicing, reason = "indexes only objects created here")]
 
 use crate::protocols::http::schema::BYTES;
 use schemars::generate::SchemaSettings;
@@ -50,7 +47,7 @@ impl Schemas {
         self.given.subschema_for::<T>().to_value()
     }
 
-    /// Returns the schemas that others refer to, by name.
+    /// Returns the schemas that are referred to by name.
     pub(super) fn into_components(mut self) -> Map<String, Value> {
         let mut components = self.given.take_definitions(true);
         for schema in components.values_mut() {
@@ -165,7 +162,7 @@ fn refuse_null(object: &mut Map<String, Value>) {
     }
 }
 
-/// Merges words that are described separately into a single enumeration.
+/// Merges enumeration values that have separate descriptions into a single enumeration.
 fn choose_words(object: &mut Map<String, Value>) {
     let Some(Value::Array(of)) = object.get("oneOf") else {
         return;
@@ -178,7 +175,7 @@ fn choose_words(object: &mut Map<String, Value>) {
     }
 }
 
-/// Splits each member of bytes into two, of which exactly one is present.
+/// Splits each member that holds bytes into two, of which exactly one is present.
 fn split_bytes(object: &mut Map<String, Value>) {
     let mut rules = Vec::new();
     let Some(Value::Object(members)) = object.remove("properties") else {
@@ -203,9 +200,10 @@ fn split_bytes(object: &mut Map<String, Value>) {
         if let Some(most) = member["maxLength"].as_u64() {
             base64["maxLength"] = (most.div_ceil(3) * 4).into();
         }
-        base64["description"] =
-            format!("The same as {name}, for bytes that are not UTF-8. They exclude each other.")
-                .into();
+        base64["description"] = format!(
+            "The same as {name}, for bytes that are not UTF-8. Only one of the two may be given."
+        )
+        .into();
         let is_required = required.iter().position(|field| *field == name);
         rules.push(if let Some(at) = is_required {
             required.remove(at);

@@ -1,7 +1,7 @@
 //! Services over HTTP: converts requests to calls of [`Services`](crate::handle::Services). The members are documented in
 //! `docs/protocols/http.md`, "Services".
 //!
-//! Services are defined by the configuration only, never here.
+//! Services are defined in the configuration; no route changes their definitions.
 
 use crate::actors::process::{Cause, Definition, InstanceView, Last, ServiceView};
 use crate::clock::{Date, Timestamp};
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             service,
             Words {
                 id: "service",
-                summary: "One service",
+                summary: "Get a service",
                 more: "",
                 answer: "Its state.",
             },
@@ -52,8 +52,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "start_services",
                 summary: "Start a service, or all",
-                more: "Includes services that were given up on. A service then runs until it is stopped, across restarts of the coordinator.",
-                answer: "Their state, once they are running or the wait is over.",
+                more: "This includes services that the coordinator gave up on. A started service runs until it is stopped, even across restarts of the coordinator.",
+                answer: "Their state, once they are running or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
@@ -64,8 +64,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "stop_services",
                 summary: "Stop a service, or all",
-                more: "A service then stays stopped until it is started, across restarts of the coordinator.",
-                answer: "Their state, once they are stopped or the wait is over.",
+                more: "A stopped service stays stopped until it is started, even across restarts of the coordinator.",
+                answer: "Their state, once they are stopped or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
@@ -75,9 +75,9 @@ pub(crate) fn routes() -> Vec<Route> {
             restart,
             Words {
                 id: "restart_services",
-                summary: "Replace the processes of a service, or of all, by new ones",
+                summary: "Replace the processes of a service, or of all services, with new ones",
                 more: "A stopped service is started if it is named.",
-                answer: "Their state, once they are running or the wait is over.",
+                answer: "Their state, once they are running or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
@@ -97,7 +97,7 @@ pub(crate) struct One {
 pub(crate) struct ServicesQuery {
     /// The service's name; all services if left out.
     name: Option<String>,
-    /// The longest time to wait until they are running or stopped, in seconds.
+    /// The maximum time to wait until they are running or stopped, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -107,21 +107,21 @@ pub(crate) struct ServicesQuery {
 pub(crate) struct Service {
     name: String,
     /// `running`, `waiting` (for other services), `starting`, `stopping`, `backoff` (before the next launch), `finished`,
-    /// `failed` or `stopped`. If there are several processes, that of the one in the worst state.
+    /// `failed` or `stopped`. With several processes, the status of the process in the worst state.
     status: &'static str,
     /// Whether the service is meant to run.
     wanted: bool,
-    /// Whether the configuration has it. A service removed from the configuration is stopped, and then removed.
+    /// Whether the configuration defines it. A service removed from the configuration is stopped, and then removed.
     configured: bool,
     /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
-    /// When it is relaunched: `always`, `on-failure` or `never`.
+    /// When the service is relaunched: `always`, `on-failure` or `never`.
     restart: &'static str,
-    /// Services that must run before it is started.
+    /// The services that must be running before this one is started.
     after: Vec<String>,
-    /// Those of them that are not running.
+    /// The services in `after` that are not running.
     waits_for: Vec<String>,
-    /// Its processes.
+    /// The processes of the service.
     instances: Vec<Instance>,
 }
 
@@ -132,37 +132,37 @@ pub(crate) struct Instance {
     number: usize,
     /// The status, as for the service.
     status: &'static str,
-    /// The id of its record; null if there is none.
+    /// The id of the process's record; null if there is none.
     process: Option<String>,
     pid: Option<u32>,
     started_at: Option<Timestamp>,
-    /// Its latest status text (`STATUS=`).
+    /// The latest status text that the process sent (`STATUS=`).
     said: Option<String>,
     /// The number of restarts within the restart period.
     restarts: usize,
-    /// The time of its next launch, if it waits for that.
+    /// The time of the next launch, in milliseconds since 1970, if one is scheduled.
     next_at: Option<Timestamp>,
-    /// The directory of its output.
+    /// The directory of the output files.
     run_dir: Option<String>,
-    /// How its previous process ended.
+    /// How the previous process of this instance ended.
     last: Option<LastEnd>,
 }
 
 /// How a process of a service ended.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct LastEnd {
-    /// The id of its record, which may be gone.
+    /// The id of the process's record, which may have been removed.
     process: String,
     ended_at: Timestamp,
-    /// The exit code, or 128 plus the signal; null if it cannot be known how it ended.
+    /// The exit code, or 128 plus the signal; null if unknown.
     code: Option<u8>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     signal: Option<u8>,
-    /// Why it cannot be known how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
     lost: Option<&'static str>,
-    /// The reason why it could not be started.
+    /// Why the process could not be started.
     failure: Option<Failed>,
-    /// Why it was stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
+    /// Why the process was stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
     stopped_by: Option<&'static str>,
 }
 
@@ -213,7 +213,7 @@ async fn act_on(
     act(services.clone(), name.clone()).await?;
     if wait.0 > 0 {
         let settled = services.settled(name.clone());
-        // The state is also returned when the wait is over.
+        // The state is also returned when the wait times out.
         if let Ok(settled) = call
             .wait(timeout(Duration::from_secs(wait.0), settled))
             .await?

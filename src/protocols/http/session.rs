@@ -1,7 +1,7 @@
 //! One client: handles its requests one after another until either side ends the connection.
 //!
-//! Everything is bounded: the size and time of a head and a body, and the time an answer may go unread. A violation is
-//! answered with a problem document if possible, and ends the connection.
+//! Everything is bounded: the size of heads and bodies, the time they take to arrive, and the time that an answer may go
+//! unread. A violation is answered with a problem document if possible, and ends the connection.
 
 use crate::protocols::http::access::{self, Gate, Peer, Rules, Running};
 use crate::protocols::http::call::{Caller, Rollback};
@@ -32,25 +32,25 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder as _, Encoder as _};
 
-/// The longest head of a request, in bytes.
+/// The maximum size of a request's head, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// How long a connection may be idle between requests.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// How long a request may take from its first byte to its last.
+/// The maximum time from the first byte of a request to its last.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a part of an answer may go unread.
+/// The maximum time that a part of an answer may go unread.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The size at which buffered output is written, in bytes.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// The output buffer that a connection keeps between answers, in bytes.
+/// The maximum size of the output buffer that a connection keeps between answers, in bytes.
 const KEPT_BYTES: usize = 8 * 1024;
 
-/// How long, and for how many bytes, an ended connection is drained.
+/// The limits, in time and bytes, on draining a connection that has ended.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 const UNREAD_BYTES: usize = 4096;
@@ -129,7 +129,7 @@ impl<IO: Stream> Session<IO> {
             let exchanged = self.exchange(app.as_ref(), &closing).await;
             self.unfinished.release();
             match exchanged {
-                // A client that has sent more ahead waits for its turn like any other.
+                // A client that has already sent its next request waits for its turn like any other.
                 Ok(()) if self.codec.keep_alive() => yield_now().await,
                 Ok(()) => break End::Quietly,
                 Err(end) => break end,
@@ -197,7 +197,7 @@ impl<IO: Stream> Session<IO> {
             response
         };
         if response.body().size() == BodySize::Stream && !knows_chunks {
-            // The end of the connection then marks the end of the answer.
+            // Without chunks, the end of the connection marks the end of the answer.
             let head = response.head_mut();
             head.no_chunking(true);
             head.set_connection_type(ConnectionType::Close);
@@ -205,8 +205,8 @@ impl<IO: Stream> Session<IO> {
         Ok(self.answer(response).await?)
     }
 
-    /// Resolves when the client has closed its side, or has sent so much ahead that its end could not be detected, so that
-    /// nothing waits for a client that may be gone. The data is kept for later.
+    /// Resolves when the client has closed its side. Also resolves when it has sent so much ahead that a close could not be
+    /// detected, so that no wait continues for a client that may have disconnected. The data is kept.
     async fn gone(&mut self) {
         while self.input.len() < HEAD_BYTES_MAX {
             if matches!(self.read().await, Ok(0) | Err(_)) {
@@ -260,7 +260,7 @@ impl<IO: Stream> Session<IO> {
         let too_large = || {
             End::With(Problem::new(
                 Reason::TooLarge,
-                format!("the body of such a request may have at most {bytes_max} bytes"),
+                format!("the body of a request to this path may have at most {bytes_max} bytes"),
             ))
         };
         let announced = request.headers().get(header::CONTENT_LENGTH);
@@ -285,7 +285,7 @@ impl<IO: Stream> Session<IO> {
                     if !self.unfinished.set(body.capacity()) {
                         return Err(End::With(Problem::new(
                             Reason::Crowded,
-                            "unfinished requests hold too many bytes: ask again later",
+                            "unfinished requests hold too many bytes: try again later",
                         )));
                     }
                 }
@@ -314,7 +314,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads once; never more than the longest head, so that a longer one is not accepted because of a large read.
+    /// Reads once, at most the maximum size of a head, so that a large read does not let a longer head through.
     async fn read(&mut self) -> io::Result<usize> {
         let room = HEAD_BYTES_MAX.saturating_sub(self.input.len()).max(1);
         self.input.reserve(room.min(4096));
@@ -324,7 +324,7 @@ impl<IO: Stream> Session<IO> {
             .await
     }
 
-    /// Writes an answer. If that fails, its rollback is carried out, if there is one.
+    /// Writes an answer. If that fails, runs the answer's rollback, if there is one.
     async fn answer(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
         let rollback = response.extensions_mut().remove::<Rollback>();
         self.write(response).await?;
@@ -343,7 +343,7 @@ impl<IO: Stream> Session<IO> {
         headers.insert(header::CACHE_CONTROL, no_store);
         let (response, body) = response.into_parts();
         let size = body.size();
-        // Kept to the end: a large answer holds its permit until it is written.
+        // The body of a large answer holds its permit, so it must live until the answer is written.
         let mut body = pin!(body);
         let head = Message::Item((response, size));
         self.codec.encode(head, &mut self.output)?;
@@ -353,7 +353,7 @@ impl<IO: Stream> Session<IO> {
                     let chunk = part.split_to(part.len().min(WRITE_BYTES));
                     self.codec
                         .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
-                    // A stream does its own buffering, and may go unread for long.
+                    // A stream does its own buffering, and its next part may take long to come.
                     if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
                         self.flush().await?;
                     }
@@ -364,15 +364,15 @@ impl<IO: Stream> Session<IO> {
         self.flush().await
     }
 
-    /// Returns the next part of an answer. Buffered output is written before waiting for the next part, and the wait ends
-    /// when the client has closed its side.
+    /// Returns the next part of an answer. Writes buffered output before waiting for the part. The wait ends when the client
+    /// has closed its side.
     async fn part(&mut self, mut body: Pin<&mut BoxBody>) -> io::Result<Option<Bytes>> {
         let at_once = poll_fn(|context| Poll::Ready(body.as_mut().poll_next(context)));
         let part = match at_once.await {
             Poll::Ready(part) => part,
             Poll::Pending => {
                 self.flush().await?;
-                // Thousands of streams may be waiting: none keeps a buffer while it has nothing to send.
+                // Thousands of streams may be waiting, so a stream with nothing to send keeps no buffer.
                 self.output = BytesMut::new();
                 tokio::select! {
                     biased;
@@ -388,7 +388,7 @@ impl<IO: Stream> Session<IO> {
     async fn flush(&mut self) -> io::Result<()> {
         let write = async {
             self.stream.write_all(&self.output).await?;
-            // Data accepted by TLS is not written yet.
+            // Data accepted by the TLS layer is not necessarily written to the socket yet.
             self.stream.flush().await
         };
         let written = timeout(WRITE_PATIENCE, write).await;
@@ -419,10 +419,10 @@ impl<IO: Stream> Session<IO> {
     }
 }
 
-/// Ends a connection such that the data written arrives: closing a socket with unread bytes would reset it.
+/// Ends a connection so that the data written still arrives: closing a socket that has unread bytes would reset the connection.
 async fn end(mut stream: impl Stream) {
     let unread = async {
-        // TLS announces the end, which may go unread, too.
+        // TLS sends a closing message, which may go unread, too.
         if stream.shutdown().await.is_err() {
             return;
         }

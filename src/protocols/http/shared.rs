@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,
     pub(super) identity: Mutex<Option<Identity>>,
     pub(super) connections_max: u32,
-    /// The longest body of a request that adds jobs or launches processes, in bytes.
+    /// The maximum body size of a request that adds jobs or launches processes, in bytes.
     pub(super) request_bytes_max: usize,
     pub(super) tcp: Room,
     pub(super) unix: Room,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns the longest body allowed for this path, in bytes.
+    /// Returns the maximum body size of requests to this path, in bytes.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
         if self.long.contains(&path) {
             self.request_bytes_max

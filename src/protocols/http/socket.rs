@@ -1,8 +1,8 @@
-//! The file of the Unix socket. Only its user, and others admitted by its permissions, can connect: the permissions are set
-//! before it listens.
+//! The file of the Unix socket. Only its owner, and users admitted by its permissions, can connect: the permissions are set
+//! before the socket listens.
 //!
-//! It removes a socket left behind by a killed coordinator, and its own file at the end; but never a file that is not a
-//! socket, nor a socket that is in use.
+//! A socket left behind by a killed coordinator is removed, as is the socket's own file at the end. Files that are not
+//! sockets, and sockets in use, are never removed.
 
 use crate::address;
 use std::fs::Permissions;
@@ -11,10 +11,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// The longest path that fits a Unix socket address, without the terminating zero, in bytes.
+/// The maximum length of a path in a Unix socket address, without the terminating zero, in bytes.
 const PATH_BYTES_MAX: usize = 107;
 
-/// The number of connections that may wait to be accepted.
+/// The maximum number of connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
 /// The file of a socket, removed on drop if it is still the same file.
@@ -62,7 +62,7 @@ impl Rights {
         })
     }
 
-    /// Lets the admitted users pass through a directory that is closed to all but us; they can neither list nor change it.
+    /// Lets the admitted users traverse a directory that only its owner can access. They can neither list nor change it.
     fn let_through(self, directory: &Path) -> io::Result<()> {
         let metadata = std::fs::metadata(directory)?;
         let (ours, mode) = (
@@ -84,7 +84,7 @@ pub(crate) fn listen(path: &Path, rights: Rights) -> io::Result<(UnixListener, S
     let bytes = path.as_os_str().len();
     if bytes > PATH_BYTES_MAX {
         let words = format!(
-            "the path has {bytes} bytes, and the address of a Unix socket holds {PATH_BYTES_MAX}: \
+            "the path has {bytes} bytes, but the path of a Unix socket may have at most {PATH_BYTES_MAX}: \
              use a shorter data directory"
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
@@ -99,7 +99,7 @@ pub(crate) fn listen(path: &Path, rights: Rights) -> io::Result<(UnixListener, S
         device: metadata.dev(),
         inode: metadata.ino(),
     };
-    // Until it listens, every connection attempt is refused, so that nobody can connect before the mode is set.
+    // Until the socket listens, every connection attempt is refused, so no client can connect before the mode is set.
     rights.give(path)?;
     path.parent()
         .map_or(Ok(()), |directory| rights.let_through(directory))?;

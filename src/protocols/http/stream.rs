@@ -1,4 +1,4 @@
-//! Streams as bodies of answers: part after part, where the next is requested only when the previous one is written.
+//! Answer bodies that are streams. Each part is requested only once the previous one is written.
 
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::web::Bytes;
@@ -19,7 +19,7 @@ pub(crate) trait Parts: Sized + 'static {
     async fn part(&mut self) -> Option<Bytes>;
 }
 
-/// The next part being awaited, and its source.
+/// The pending next part, with its source.
 type Turn<P> = Pin<Box<dyn Future<Output = (P, Option<Bytes>)>>>;
 
 /// A stream as the body of an answer.

@@ -1,7 +1,7 @@
 //! Tasks over HTTP: converts requests to calls of [`Tasks`](crate::handle::Tasks), and results to answers. The members are
 //! documented in `docs/protocols/http.md`, "Tasks".
 //!
-//! Which task is next is decided by the machine. Commands report on their own bursts over another socket, see `report.rs`.
+//! The machine decides which task is next. Commands report on their own bursts over another socket, see `report.rs`.
 
 use crate::actors::dispatch::{Act, Adding, DispatchMachine, Pause, Priority, Terms as Kept};
 use crate::actors::lock::Name;
@@ -46,7 +46,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "add_task",
                 summary: "Add a task",
-                more: "Its command is launched for each burst, as soon as it is the task's turn and a thread of a server is free. The first task creates the server `local` if there has never been a server.",
+                more: "The task's command is launched for each burst, as soon as it is the task's turn and a thread of a server is free. If there has never been a server, adding the first task creates the server `local`.",
                 answer: "The task.",
             },
             &[Draining, Full, DiskFull, NoFaults, Failed],
@@ -59,7 +59,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "act_on_task",
                 summary: "Pause, resume, wake, terminate or restart a task",
-                more: "Terminating an attempt under way with `now` stops its processes, and needs the scope `run`.",
+                more: "Terminating a running attempt with `now` stops its processes, and requires the scope `run`.",
                 answer: "The task.",
             },
             &[Absent, Ended, Running, Failed, OutOfScope],
@@ -71,7 +71,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "wait_for_task",
                 summary: "Wait until a task is over",
-                more: "Answers at once if it is, and when the wait is over: `status` shows which.",
+                more: "Answers immediately if it already is, and when the wait times out: `status` shows which.",
                 answer: "The task.",
             },
             &[Absent, Waits, Failed],
@@ -82,9 +82,9 @@ fn routes() -> Vec<Route> {
             pause,
             Words {
                 id: "pause_tasks",
-                summary: "Pause the tasks of a group, or all",
-                more: "`soft` starts no task, but lets those under way continue; `hard` starts no burst at all; `off` ends both. A burst that has begun is not interrupted.",
-                answer: "The pause is set.",
+                summary: "Pause the tasks of a group, or all tasks",
+                more: "With `soft`, no task is started, but tasks under way continue. With `hard`, no burst is started. `off` ends either pause. A burst that has begun is not interrupted.",
+                answer: "The pause has been set.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -96,7 +96,7 @@ fn routes() -> Vec<Route> {
                 id: "prune_tasks",
                 summary: "Remove tasks that are over",
                 more: "",
-                answer: "How many.",
+                answer: "The number of tasks removed.",
             },
             &[Failed],
         ),
@@ -136,9 +136,9 @@ type Span = Number<u64, 1, { Kept::SPAN_MS_MAX }>;
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "AddTask")]
 pub(crate) struct Add {
-    /// The command launched for each burst. It has no parent.
+    /// The command launched for each burst. Its process has no parent.
     launch: Launch,
-    /// The command launched after each attempt, independently: it holds no thread, and nothing waits for it.
+    /// The command launched after each attempt to clean up. It occupies no thread, and nothing waits for it.
     cleanup: Option<Launch>,
     /// The task's display name.
     #[serde(default)]
@@ -146,24 +146,24 @@ pub(crate) struct Add {
     /// The group; `default` if left out.
     #[serde(default)]
     group: Name,
-    /// The work id: no two tasks with the same one are under way at a time.
+    /// The work id: no two tasks with the same work id are under way at the same time.
     #[serde(default)]
     work: Name,
     /// The priority.
     #[serde(default)]
     priority: Urgency,
-    /// The intended length of a burst in milliseconds: the command is told, but it is not enforced. This and the next four
-    /// default to the configuration.
+    /// The intended length of a burst in milliseconds. It is passed to the command, but not enforced. The defaults of this
+    /// and the next four members come from the configuration.
     burst_ms: Option<Span>,
     /// Milliseconds after which an attempt is stopped and the task fails.
     fail_after_ms: Option<Span>,
-    /// The longest time between two heartbeats, in milliseconds, once there has been one.
+    /// The maximum time between two heartbeats, in milliseconds, once there has been one.
     progress_ms: Option<Span>,
-    /// Whether the task fails if its command dies before it has saved anything; if not, it is run again.
+    /// Whether the task fails if its command dies before it has saved anything. If false, the command is run again.
     abort_on_failure: Option<bool>,
-    /// Whether the command must report how its burst ended, so that its exit status has no meaning.
+    /// Whether the command must report how its burst ended. Its exit status is then ignored.
     report_required: Option<bool>,
-    /// Whether the task waits for `ready` before it starts.
+    /// Whether the task waits for the action `ready` before it starts.
     #[serde(default)]
     not_ready: bool,
     /// Whether the task is initially paused.
@@ -181,20 +181,20 @@ pub(crate) struct Add {
 enum Inject {
     /// The process cannot be created.
     BeforeParent,
-    /// The keeper is killed when it is to launch the process.
+    /// The keeper is killed when it is about to launch the process.
     #[serde(rename = "before-parent:kill")]
     KeeperKilled,
     /// The process is created, but cannot execute the program.
     WithinParent,
     /// The program does not exist.
     BeforeChild,
-    /// The program of the cleanup does not exist.
+    /// The program of the cleanup command does not exist.
     BeforeCleanup,
-    /// The dispatch actor panics when it decides on the end.
+    /// The dispatch actor panics while it decides what the end means.
     BeforeThreadCleanup,
-    /// The dispatch actor panics when it commits the end.
+    /// The dispatch actor panics while it commits the end.
     WithinThreadCleanup,
-    /// The lock actor panics when the execute lock is released.
+    /// The lock actor panics while the execute lock is released.
     AfterThreadCleanup,
     /// The keeper is killed after it has reported the exit.
     AfterParent,
@@ -220,7 +220,7 @@ impl From<Inject> for Fault {
 }
 
 impl Add {
-    /// Returns the terms of the task: those left out are taken from the configuration.
+    /// Returns the terms of the task. Those left out are taken from the configuration.
     async fn terms(&self, call: &Call) -> Result<Option<Kept>, Problem> {
         let says_something = self.burst_ms.is_some()
             || self.fail_after_ms.is_some()
@@ -274,11 +274,11 @@ enum TaskAct {
     Pause,
     /// Bursts may begin again.
     Resume,
-    /// The task waits no longer.
+    /// The task stops waiting.
     Wake,
-    /// The task ends with one more burst, or at once if it has not started.
+    /// The task ends with one more burst, or immediately if it has not started.
     Terminate,
-    /// The task, which is over, runs again from its saved state.
+    /// The task, which must be over, runs again from its saved state.
     Restart,
 }
 
@@ -289,7 +289,7 @@ pub(crate) struct Acting {
     id: u64,
     /// The action.
     act: TaskAct,
-    /// With `terminate`: whether to skip the last burst and stop an attempt under way.
+    /// With `terminate`: whether to skip the last burst and stop a running attempt.
     #[serde(default)]
     now: bool,
 }
@@ -315,7 +315,7 @@ async fn act(call: &Call, Body(asked): Body<Acting>) -> Result<Json<Task>, Probl
 pub(crate) struct Awaited {
     /// The task's id.
     id: u64,
-    /// The longest time to wait, in seconds.
+    /// The maximum time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -335,7 +335,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Task>, Pro
 pub(crate) struct Pausing {
     /// The group; all tasks if left out.
     group: Option<Name>,
-    /// What to hold back.
+    /// What to hold back: nothing, tasks that have not started, or every burst.
     pause: TaskPause,
 }
 
@@ -356,7 +356,7 @@ pub(crate) struct Pruning {
     before: Option<u64>,
     /// Only tasks that have been over for this many milliseconds; an alternative to `before`.
     older_than_ms: Option<u64>,
-    /// The number of newest ones to keep, however old.
+    /// The number of newest tasks to keep, however old.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }

@@ -1,4 +1,4 @@
-//! Tasks over HTTP, read-only: which tasks there are, their state, and why a task is not running. The members are
+//! Tasks over HTTP, read-only: which tasks exist, their state, and why a task is not running. The members are
 //! documented in `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::binding::Exit;
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_tasks",
                 summary: "List tasks",
-                more: "Sorted by id. Long lists are returned in pages, which are not a consistent snapshot. A page may be empty and still have a next one.",
+                more: "Sorted by id. Long lists are returned in pages, which are not a consistent snapshot. A page may be empty and still be followed by others.",
                 answer: "Tasks.",
             },
             &[Failed, Reason::Large],
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             task,
             Words {
                 id: "task",
-                summary: "One task",
+                summary: "Get a task",
                 more: "Includes its attempts, and why it is not running.",
                 answer: "The task.",
             },
@@ -112,7 +112,7 @@ pub(crate) struct Filter {
     group: Option<Name>,
     /// Only tasks with this work id.
     work: Option<Name>,
-    /// The most tasks to return.
+    /// The maximum number of tasks to return.
     #[serde(default)]
     limit: Limit,
     /// The `next` of the previous answer, to continue after it.
@@ -146,7 +146,10 @@ async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Tasks>, 
 
 /// A task.
 #[derive(Serialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate JSON member"
+)]
 pub(crate) struct Task {
     /// The task's id.
     id: u64,
@@ -162,35 +165,35 @@ pub(crate) struct Task {
     exit: &'static str,
     /// The numeric exit status, as in Wip: 0 to 5.
     exit_status: u8,
-    /// The message about how the task ended.
+    /// A message about how the task ended.
     message: String,
-    /// Why its next burst does not begin; null if nothing prevents it.
+    /// Why the next burst does not begin; null if nothing prevents it.
     why: Option<String>,
     /// The command launched for each burst.
     command: Vec<String>,
-    /// The time it was added, in milliseconds since 1970.
+    /// The time the task was added. All times are in milliseconds since 1970.
     created_at: Timestamp,
-    /// The time its first attempt was claimed.
+    /// The time the first attempt was claimed.
     started_at: Option<Timestamp>,
-    /// The time it was over.
+    /// The time the task ended.
     ended_at: Option<Timestamp>,
-    /// The time its next burst may begin; null if it does not wait.
+    /// The time at which the next burst may begin; null if the task is not waiting.
     wake_at: Option<Timestamp>,
-    /// Whether an operator has paused it.
+    /// Whether an operator has paused the task.
     paused: bool,
-    /// Whether its next burst is its last.
+    /// Whether the next burst is the last.
     terminating: bool,
     /// The intended length of a burst, in milliseconds.
     burst_ms: u64,
     /// Milliseconds after which an attempt is stopped and the task fails.
     fail_after_ms: u64,
-    /// The longest time between two heartbeats, in milliseconds, once there has been one.
+    /// The maximum time between two heartbeats, in milliseconds, once there has been one.
     progress_ms: u64,
     /// Whether the task fails if its command dies before it has saved anything.
     abort_on_failure: bool,
     /// Whether the command must report how its burst ended.
     report_required: bool,
-    /// The number of times it has saved.
+    /// The number of times the task has saved its state.
     revision: u64,
     /// The size of the newest saved state, in bytes.
     saved_bytes: Option<u64>,
@@ -198,7 +201,7 @@ pub(crate) struct Task {
     attempts: u64,
     /// The number of consecutive attempts without progress.
     setbacks: u32,
-    /// The attempt that is under way.
+    /// The running attempt, if there is one.
     attempt: Option<Live>,
     /// The newest attempts that have ended, oldest first.
     past: Vec<Finished>,
@@ -206,27 +209,27 @@ pub(crate) struct Task {
     now: Timestamp,
 }
 
-/// An attempt that is under way.
+/// A running attempt.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskAttempt")]
 pub(crate) struct Live {
-    /// The fencing token, which only ever grows.
+    /// The fencing token, which only grows.
     token: Token,
-    /// The server that it runs on.
+    /// The server that the attempt runs on.
     server: String,
-    /// The id of its process, once it is launched.
+    /// The id of the process, once it is launched.
     process: Option<String>,
-    /// `claimed`: it has a thread, and requests the execute lock; `locked`: it has the lock, and is being launched; `launched`.
+    /// `claimed`: the attempt has a thread, and requests the execute lock; `locked`: it has the lock, and is being launched; `launched`.
     stage: &'static str,
-    /// The time it was claimed.
+    /// The time the attempt was claimed.
     claimed_at: Timestamp,
     /// The time it was launched.
     launched_at: Option<Timestamp>,
-    /// The time of its newest heartbeat.
+    /// The time of the newest heartbeat.
     heartbeat_at: Option<Timestamp>,
-    /// How its command reported the end of the burst: `done`, `warning`, `wait` or `fail`.
+    /// The end of the burst as reported by its command: `done`, `warning`, `wait` or `fail`.
     said: Option<&'static str>,
-    /// Why it is being stopped.
+    /// Why the attempt is being stopped.
     stopping: Option<&'static str>,
 }
 
@@ -236,17 +239,17 @@ pub(crate) struct Live {
 pub(crate) struct Finished {
     /// The fencing token.
     token: Token,
-    /// The server that it ran on.
+    /// The server that the attempt ran on.
     server: String,
-    /// The id of its process.
+    /// The id of the process.
     process: Option<String>,
-    /// The time it was claimed.
+    /// The time the attempt was claimed.
     claimed_at: Timestamp,
     /// The time it was launched.
     launched_at: Option<Timestamp>,
     /// The time it ended.
     ended_at: Timestamp,
-    /// `ended`: the task is over by its own report; `waits`: another burst is to follow; `reset`: the attempt failed, and
+    /// `ended`: the task reported that it is over; `waits`: another burst is to follow; `reset`: the attempt failed, and
     /// the task continues from its saved state; `failed`: the attempt failed, and the task is over.
     outcome: &'static str,
     /// How the task ended, or why the attempt failed: `not-launched`, `execute-lock`, `update-lock`, `died`, `unreported`,
@@ -256,13 +259,13 @@ pub(crate) struct Finished {
     code: Option<u8>,
     /// The signal that ended the process.
     signal: Option<u8>,
-    /// The step at which the launch failed, and why. Null in lists, and if the record of its process is gone.
+    /// The step at which the launch failed, and why. Null in lists, and if the record of its process has been removed.
     failure: Option<String>,
-    /// Whether it saved something.
+    /// Whether the attempt saved the task's state.
     saved: bool,
-    /// The exit code of its cleanup command; null if there is none, or it has not ended or not by itself.
+    /// The exit code of the cleanup command; null if there is none, or if it has not ended or was ended by a signal.
     cleanup_code: Option<u8>,
-    /// The signal that ended what cleaned up after it.
+    /// The signal that ended the cleanup command.
     cleanup_signal: Option<u8>,
 }
 

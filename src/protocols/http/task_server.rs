@@ -15,10 +15,10 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the servers are made those of an inventory, which may be longer than other requests.
+/// The path that applies an inventory, which may be longer than other requests.
 pub(crate) const INVENTORY: &str = "/v1/servers/inventory";
 
-#[expect(clippy::too_many_lines, reason = "a table, route after route")]
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Disabled, DiskFull, Draining, Failed, Field, Full};
     vec![
@@ -28,7 +28,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_servers",
                 summary: "List the servers that run tasks",
-                more: "By name.",
+                more: "Sorted by name.",
                 answer: "Servers.",
             },
             &[Failed],
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "set_server",
                 summary: "Add a server, set its threads, or enable or disable it",
                 more: "A server that does not exist is added if `threads` is given. A disabled server stays disabled until it is enabled here.",
-                answer: "The change is made.",
+                answer: "The change has been made.",
             },
             &[Absent, Full, DiskFull, Failed],
         ),
@@ -51,9 +51,9 @@ pub(crate) fn routes() -> Vec<Route> {
             reach,
             Words {
                 id: "reach_server",
-                summary: "Add a server that is another machine, or set how it is reached",
-                more: "Attempts are run there by `sexton wrapper`, over ssh. Attempts under way continue unchanged.",
-                answer: "The change is made.",
+                summary: "Add another machine as a server, or set how it is reached",
+                more: "Attempts are run there by `sexton wrapper`, over ssh. Running attempts continue unchanged.",
+                answer: "The change has been made.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -64,8 +64,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "remove_server",
                 summary: "Remove a server",
-                more: "Attempts that run there are stopped; their tasks continue elsewhere or fail, depending on their settings.",
-                answer: "The change is made.",
+                more: "Attempts running there are stopped. Their tasks continue elsewhere or fail, depending on their settings.",
+                answer: "The change has been made.",
             },
             &[Absent, Failed],
         ),
@@ -76,8 +76,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "update_servers",
                 summary: "Make the servers match an inventory",
-                more: "Adds new servers, removes missing ones, and takes the number of threads from `max_procs`. Servers disabled by an operator are unchanged, whether or not they are in the inventory.",
-                answer: "What changed.",
+                more: "Adds new servers, removes missing ones, and sets the number of threads from `max_procs`. Servers that an operator has disabled are left unchanged, whether or not they are in the inventory.",
+                answer: "The changes.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -88,7 +88,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "refresh_servers",
                 summary: "Refresh the list of servers",
-                more: "For when a server has come online or is gone: requests a pass of the lease `server-refresh`, whose command supplies an inventory. 404 if there is no such lease.",
+                more: "For when a server has come online or gone offline. Requests a pass of the lease `server-refresh`, whose command supplies an inventory. Answers 404 if that lease does not exist.",
                 answer: "When that pass begins.",
             },
             &[Absent, Disabled, Draining, Field, Full, DiskFull, Failed],
@@ -98,7 +98,7 @@ pub(crate) fn routes() -> Vec<Route> {
             groups,
             Words {
                 id: "list_task_groups",
-                summary: "Groups of tasks",
+                summary: "List the groups of tasks",
                 more: "Includes groups with tasks that are under way or could begin, and groups with settings.",
                 answer: "Groups.",
             },
@@ -112,23 +112,23 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "limit_task_group",
                 summary: "Set how many tasks of a group may be under way at a time",
                 more: "A task counts from its first burst to its last, including waits. With 0, none is started.",
-                answer: "The change is made.",
+                answer: "The change has been made.",
             },
             &[Full, DiskFull, Failed],
         ),
     ]
 }
 
-/// What a pause holds back.
+/// The scope of a pause.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskPause")]
 pub(crate) enum TaskPause {
-    /// Nothing.
+    /// Nothing is held back.
     Off,
-    /// Tasks that have not started.
+    /// Tasks that have not started are held back.
     Soft,
-    /// Every burst.
+    /// Every burst is held back.
     Hard,
 }
 
@@ -201,13 +201,13 @@ impl From<Remote> for Ssh {
 pub(crate) struct Server {
     #[serde(flatten)]
     name: ServerName,
-    /// The number of attempts that run there at a time.
+    /// The maximum number of attempts that run there at a time.
     threads: u32,
     /// The number of threads in use.
     used: u32,
     /// Whether it accepts tasks.
     enabled: bool,
-    /// Whether it was removed, and goes away when its last attempt has ended.
+    /// Whether it was removed, but stays listed until its last attempt has ended.
     leaves: bool,
     /// How it is reached, if it is another machine.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,7 +245,7 @@ pub(crate) struct Setting {
     /// The server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
-    /// The number of attempts that run there at a time.
+    /// The maximum number of attempts that run there at a time.
     threads: Option<Number<u32, 1, { Kept::THREADS_MAX as u64 }>>,
     /// Whether it accepts tasks.
     enabled: Option<bool>,
@@ -274,7 +274,7 @@ pub(crate) struct Reaching {
     /// The server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
-    /// The number of attempts that run there at a time.
+    /// The maximum number of attempts that run there at a time.
     threads: Number<u32, 1, { Kept::THREADS_MAX as u64 }>,
     /// How it is reached.
     ssh: Ssh,
@@ -310,10 +310,10 @@ pub(crate) struct InventoryHost {
     /// The server's name.
     #[schemars(extend("minLength" = 1))]
     host: Name,
-    /// The number of attempts that run there at a time; 0 counts as 1.
+    /// The maximum number of attempts that run there at a time; 0 counts as 1.
     #[serde(default)]
     max_procs: Number<u32, 0, { Kept::THREADS_MAX as u64 }, 1>,
-    /// How it is reached, if it is another machine. If left out, an existing server keeps its setting.
+    /// How it is reached, if it is another machine. If left out, an existing server's setting is kept.
     ssh: Option<Ssh>,
 }
 
@@ -356,8 +356,8 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
 /// When the servers are refreshed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Refreshing {
-    /// `current`: now; `next`: when the period of the newest pass is over; `not-needed`: another request already waits for
-    /// that; `no-delay`: not at all, because the lease allows no waiting.
+    /// `current`: now; `next`: when the period of the newest pass is over; `not-needed`: another request is already waiting
+    /// for that; `no-delay`: not at all, because the lease allows no waiting.
     turn: &'static str,
 }
 
@@ -375,9 +375,9 @@ pub(crate) struct Group {
     name: GroupName,
     /// The limit on its tasks under way at a time.
     max: u32,
-    /// The number of its tasks under way.
+    /// The number of its tasks that are under way.
     used: u32,
-    /// What the group's pause holds back.
+    /// What the pause of the group holds back.
     pause: TaskPause,
     /// The number of its tasks that could begin their next burst if the limit allowed it.
     ready: u32,

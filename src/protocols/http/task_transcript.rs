@@ -1,6 +1,6 @@
-//! The story of a task over HTTP: its newest attempts, each with its server, the times of its phases, and the output of its
-//! command. The bounded part is kept with the task; how a process started and ended, and its output, come from its record
-//! while that exists. Everything else is in the journal and in events.
+//! The history of a task over HTTP: its newest attempts, each with its server, the times of its phases, and the output of its
+//! command. A bounded part is stored with the task. How a process started and ended, and its output, come from its record as
+//! long as that exists. Everything else is in the journal and in events.
 
 use crate::actors::dispatch::{Attempt, Past, Stage, Task, TaskView, Trace};
 use crate::actors::lock::Name;
@@ -24,15 +24,15 @@ pub(crate) fn routes() -> Vec<Route> {
         transcript,
         Words {
             id: "task_transcript",
-            summary: "Get the story of a task",
-            more: "Its newest eight attempts and the one under way, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
-            answer: "The story.",
+            summary: "Get the history of a task",
+            more: "Includes the newest eight attempts and the running one, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
+            answer: "The history of the task.",
         },
         &[Reason::Absent, Reason::Failed],
     )]
 }
 
-/// The story of a task.
+/// The history of a task.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskTranscript")]
 pub(crate) struct Transcript {
@@ -44,9 +44,9 @@ pub(crate) struct Transcript {
     pub(crate) status: &'static str,
     /// `not-finished`, `warning`, `system-error`, `terminated`, `completed` or `user-error`.
     pub(crate) exit: &'static str,
-    /// The message about how the task ended.
+    /// A message about how the task ended.
     pub(crate) message: String,
-    /// The time it was added, in milliseconds since 1970.
+    /// The time the task was added, in milliseconds since 1970.
     pub(crate) created_at: Timestamp,
     /// The number of attempts, including those that are no longer kept.
     pub(crate) attempts: u64,
@@ -60,11 +60,11 @@ pub(crate) struct Transcript {
 pub(crate) struct Story {
     /// The fencing token.
     pub(crate) token: Token,
-    /// The server that it ran on.
+    /// The server that the attempt ran on.
     pub(crate) server: String,
-    /// The id of its process.
+    /// The id of the process.
     pub(crate) process: Option<String>,
-    /// `ended`, `waits`, `reset` or `failed`; null if the attempt is under way.
+    /// `ended`, `waits`, `reset` or `failed`; null if the attempt is running.
     pub(crate) outcome: Option<&'static str>,
     /// How the task ended, or why the attempt failed.
     pub(crate) cause: Option<&'static str>,
@@ -74,15 +74,15 @@ pub(crate) struct Story {
     pub(crate) signal: Option<u8>,
     /// The step at which the launch failed, and why.
     pub(crate) failure: Option<String>,
-    /// The steps of the attempt, in their order.
+    /// The steps of the attempt, in order.
     pub(crate) phases: Vec<Phase>,
-    /// The facts behind the dispatcher's choice.
+    /// Why the dispatcher chose the server.
     pub(crate) dispatch: Dispatch,
-    /// The directory with the output files, `stdout.log` and `stderr.log`; null if the process record is gone.
+    /// The directory with the output files, `stdout.log` and `stderr.log`; null if the process record has been removed.
     pub(crate) dir: Option<String>,
-    /// The standard output; null if the attempt has not ended, if its process record is gone, or without the scope `run`.
+    /// The standard output; null if the attempt has not ended, if its process record has been removed, or without the scope `run`.
     pub(crate) stdout: Option<Stream>,
-    /// The standard error, likewise.
+    /// The standard error; null in the same cases.
     pub(crate) stderr: Option<Stream>,
 }
 
@@ -90,15 +90,15 @@ pub(crate) struct Story {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskPhase")]
 pub(crate) struct Phase {
-    /// `dispatched`: it was given a thread; `locked`: it got the execute lock; `launched`: its launch was accepted;
-    /// `started`: its process started; `saved`: it saved for the first time; `ended`: its process ended; `released`: its
-    /// whole tree was gone, and its thread was freed; `cleaned`: its cleanup command ended.
+    /// `dispatched`: it got a thread; `locked`: it got the execute lock; `launched`: its launch was accepted; `started`:
+    /// its process started; `saved`: it saved its state for the first time; `ended`: its process ended; `released`: its
+    /// whole process tree had exited, and its thread was freed; `cleaned`: its cleanup command ended.
     pub(crate) phase: &'static str,
     /// The time, in milliseconds since 1970.
     pub(crate) at: Timestamp,
 }
 
-/// The facts behind the dispatcher's choice of the server.
+/// Why the dispatcher chose the server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskDispatch")]
 pub(crate) struct Dispatch {
@@ -106,9 +106,9 @@ pub(crate) struct Dispatch {
     pub(crate) used: u32,
     /// The number of the server's threads.
     pub(crate) threads: u32,
-    /// The time from which the task itself could have run: when it was added, or its wake time.
+    /// The time from which the task could have run: when it was added, or its wake time.
     pub(crate) since: Timestamp,
-    /// Milliseconds from then until it was given a thread.
+    /// Milliseconds from that time until the attempt got a thread.
     pub(crate) waited_ms: u64,
     /// Whether the attempt holds its locks: `wip-pool-lock-execute` and `wip-pool-lock-update`, with the task's id as the index.
     pub(crate) locks: bool,
@@ -121,7 +121,7 @@ async fn transcript(
     let found = call.node.tasks().get(asked.id).await?;
     let mut told = of(call, &found).await?;
     if !call.may_run() {
-        // Output requires the permission to run commands.
+        // Showing output requires the scope `run`.
         for story in &mut told.stories {
             (story.stdout, story.stderr) = (None, None);
         }
@@ -129,7 +129,7 @@ async fn transcript(
     Ok(Json(told))
 }
 
-/// Returns the story of a task.
+/// Returns the history of a task.
 pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Problem> {
     let task = &found.task;
     let live = task.attempt.as_ref();
@@ -258,8 +258,8 @@ impl TranscriptSources<'_> {
     }
 }
 
-/// Sorts phases as they follow each other. Their times cannot: those of the process and those of the node are taken at different
-/// moments by different clocks, so that one may be a millisecond before a phase that it follows.
+/// Sorts phases in their logical order. They cannot be sorted by time: the times of the process and of the node are taken at
+/// different moments by different clocks, so a phase may appear a millisecond before the one that precedes it.
 fn in_order(mut phases: Vec<Phase>) -> Vec<Phase> {
     phases.sort_by_key(|it| ORDER.iter().position(|word| *word == it.phase));
     phases

@@ -1,6 +1,6 @@
 //! TLS: loads the certificate and its key from two files, and performs the handshake within a time limit.
 //!
-//! Nothing of the key ever appears in an error or in the log.
+//! No part of the key ever appears in an error or in the log.
 
 use crate::protocols::file;
 use std::fmt;
@@ -17,13 +17,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-/// The largest file, in bytes; a certificate chain has a few thousand.
+/// The maximum size of a file, in bytes; a certificate chain has a few thousand.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// How long a handshake may take: as long as a request.
+/// The maximum time for a handshake: the same as for a request.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The certificate shown to clients, with its key. Clones share the configuration.
+/// The certificate sent to clients, with its key. Clones share the configuration.
 #[derive(Clone)]
 pub(crate) struct Identity {
     config: Arc<ServerConfig>,
@@ -44,8 +44,8 @@ pub enum TlsError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// Others than its owner may read the key.
-    #[error("use the TLS key {}: its mode is {mode:04o}, so others may use it", .file.display())]
+    /// Users other than its owner can access the key file.
+    #[error("use the TLS key {}: its mode is {mode:04o}, so other users can access it", .file.display())]
     Exposed {
         /// The file.
         file: PathBuf,
@@ -109,7 +109,7 @@ impl Identity {
         })
     }
 
-    /// Returns whether clients would be shown the same certificates.
+    /// Returns whether clients would be sent the same certificates.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.certificates == other.certificates
     }

@@ -11,17 +11,17 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The shortest token, in bytes: anything shorter could be guessed.
+/// The minimum length of a token, in bytes: a shorter token could be guessed.
 const BYTES_MIN: usize = 16;
-/// The longest token, in bytes: anything longer would not fit into the head of a request.
+/// The maximum length of a token, in bytes: a longer token would not fit into the head of a request.
 const BYTES_MAX: usize = 4096;
 
-/// The most tokens in a file.
+/// The maximum number of tokens in a file.
 const TOKENS_MAX: usize = 16;
 /// The suffix of a token that may start processes.
 const RUN: &[u8] = b" run";
 
-/// The accepted tokens: requests over TCP must carry one of them.
+/// The accepted tokens, one of which every request over TCP must carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tokens(Vec<Token>);
 
@@ -43,7 +43,7 @@ pub enum TokenError {
         source: io::Error,
     },
     /// Users other than the owner may access the file.
-    #[error("use the token file {}: its mode is {mode:04o}, so others than its owner may use it", .file.display())]
+    #[error("use the token file {}: its mode is {mode:04o}, so other users can access it", .file.display())]
     Exposed {
         /// The file.
         file: PathBuf,
@@ -104,8 +104,8 @@ impl Tokens {
         })
     }
 
-    /// Returns a login that stands for this token until a date, or `None` if it is not a token. The login becomes invalid
-    /// with the token, and reveals nothing of it.
+    /// Returns a login that is valid in place of this token until a date, or `None` if the token is not accepted. The login
+    /// becomes invalid with the token, and reveals nothing about it.
     pub(crate) fn login(&self, offered: &[u8], until: Date) -> Option<String> {
         let token = self.0.iter().find(|token| token.is(offered))?;
         let code = token.code(until).finalize().into_bytes();
@@ -152,10 +152,10 @@ impl Token {
         self.bytes.len() == offered.len() && differences == 0
     }
 
-    /// Returns the code proving that a holder of the token was given a login until that date.
+    /// Returns the code proving that a holder of the token received a login until that date.
     fn code(&self, until: Date) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
-        let mut code = keyed.expect("a key has any length");
+        let mut code = keyed.expect("a key may have any length");
         code.update(format!("sexton login until {}", until.0).as_bytes());
         code
     }
@@ -199,13 +199,13 @@ mod tests {
             b"0123456789abcdef run\r\n",
             b"0123456789abcdef\n0123456789abcdeF",
         ] {
-            Tokens::parse(right).expect("it is one");
+            Tokens::parse(right).expect("the line is a valid token");
         }
         let lines = |count: usize| -> Vec<u8> {
             let each = (0..count).map(|it| format!("token-of-somebody-{it}\n"));
             each.collect::<String>().into_bytes()
         };
-        Tokens::parse(&lines(16)).expect("so many are read");
+        Tokens::parse(&lines(16)).expect("16 tokens are allowed");
         for wrong in [
             &[b'x'; 15][..],
             &[b'x'; 4097],
@@ -220,7 +220,7 @@ mod tests {
             b"0123456789abcdef\n0123456789abcdef run\n",
             &lines(17),
         ] {
-            Tokens::parse(wrong).expect_err("it is none");
+            Tokens::parse(wrong).expect_err("the file is invalid");
         }
     }
 
@@ -236,12 +236,16 @@ mod tests {
                 "{login}"
             );
             assert_eq!(tokens.find_login(&login, Date(999)), Some(runs));
-            assert_eq!(tokens.find_login(&login, Date(1000)), None, "it is over");
+            assert_eq!(
+                tokens.find_login(&login, Date(1000)),
+                None,
+                "the login has expired"
+            );
             let longer = login.replacen("1000", "2000", 1);
             assert_eq!(
                 tokens.find_login(&longer, Date(999)),
                 None,
-                "of another date"
+                "the date was changed"
             );
             let cut = login.get(..login.len() - 1).unwrap();
             for wrong in [cut, "", ".", "1000", "1000.", "x.y"] {
@@ -251,7 +255,7 @@ mod tests {
             assert_eq!(
                 others.find_login(&login, Date(999)),
                 None,
-                "the token is gone"
+                "the token was removed"
             );
         }
     }
@@ -262,7 +266,7 @@ mod tests {
         let shown = format!("{tokens:?} {:#?}", Some(&tokens));
         assert_eq!(shown.matches("0123").count(), 0);
         let twice = [TOKEN, b"\n", TOKEN].concat();
-        let words = Tokens::parse(&twice).expect_err("it stands twice");
+        let words = Tokens::parse(&twice).expect_err("the token is repeated");
         assert!(!words.contains("0123"), "{words}");
     }
 }

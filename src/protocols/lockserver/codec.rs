@@ -8,7 +8,7 @@ use std::fmt;
 /// A command, as sent by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// 01: asks for the owner of a lock.
+    /// 01: requests the owner of a lock.
     FindOwner(Lock),
     /// 02: requests a lock.
     Request {
@@ -23,17 +23,17 @@ pub enum Command {
         /// The priority among contenders.
         priority: u8,
     },
-    /// 03: asks for a contender's position.
+    /// 03: requests a contender's position.
     FindContender(Lock, Name),
     /// 04: renews a lock.
     Renew(Lock, Name),
     /// 05: releases a lock; an index of `*` means every index of the key.
     Release(Lock, Name),
-    /// 06: releases everything of an owner.
+    /// 06: releases every lock of an owner, and withdraws its requests.
     ReleaseAll(Name),
     /// 07: lists the owners and contenders of a key.
     List(Name),
-    /// 08: asks for the statistics.
+    /// 08: requests the statistics.
     Stats,
 }
 
@@ -46,10 +46,10 @@ pub struct Lock {
     pub index: Name,
 }
 
-/// The longest command: a request with three names of 255 bytes.
+/// The maximum length of a command, in bytes: a request with three names of 255 bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 + 3 * 256 + 5;
 
-/// Bytes that are not a command. The framing is lost, so the connection must end.
+/// Bytes that are not a command. The position in the byte stream is lost, so the connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The first byte is not one of 01 to 08.
@@ -70,7 +70,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Command, usize)>, WireError> {
     Ok(command.map(|command| (command, bytes.len() - arguments.rest.len())))
 }
 
-/// The arguments of a command, which are consumed one by one.
+/// The unparsed arguments of a command.
 struct Arguments<'a> {
     rest: &'a [u8],
 }
@@ -127,11 +127,11 @@ impl Arguments<'_> {
 pub enum Answer {
     /// Answer to 01: the owner, empty if there is none.
     Owner(Option<Name>),
-    /// Answer to 02 and 03: the position in line; 1 for the owner, 0 if there is no entry.
+    /// Answer to 02 and 03: the position in line; 1 for the owner, 0 if the owner has no entry.
     Location(u32),
     /// Answer to 04.
     Renewed(bool),
-    /// Answer to 05 and 06: the number of entries that were ended.
+    /// Answer to 05 and 06: the number of entries removed.
     Count(u32),
     /// Answer to 07.
     List(Vec<EntryView>),
@@ -139,7 +139,7 @@ pub enum Answer {
     Stats(Stats),
 }
 
-/// The most entries in an answer to 07, whose count has two bytes.
+/// The maximum number of entries in an answer to 07, whose count has two bytes.
 pub const LISTED_MAX: u32 = 65_535;
 
 /// Appends an answer to `output`.
@@ -173,7 +173,7 @@ fn put_stats(output: &mut Vec<u8>, stats: &Stats, long: LongWidth) {
     }
     for number in stats.longs() {
         match long {
-            // Row 31: counters wrap as in C.
+            // Row 31 of `docs/protocols/lockserver.md`: counters wrap as in C.
             LongWidth::Four => output.extend_from_slice(&low_half(number).to_be_bytes()),
             LongWidth::Eight => output.extend_from_slice(&number.to_be_bytes()),
         }

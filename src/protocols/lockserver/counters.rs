@@ -1,5 +1,5 @@
-//! LockServer's fifteen statistics. They belong to the listener, count from the start of the process, and are outside the
-//! machine and its digest, so that neither a restart of the actor nor a replay changes them.
+//! LockServer's fifteen statistics. They belong to the listener, count from the start of the process, and are not part of the
+//! machine's state or its digest, so neither a restart of the actor nor a replay changes them.
 
 use crate::clock::{Clock, Timestamp};
 use crate::protocols::lockserver::codec::Command;
@@ -75,7 +75,7 @@ impl Counters {
     /// Returns the current statistics, combined with those kept elsewhere.
     pub(crate) fn stats(&self, active: u32, (owners, contenders): (u32, u32)) -> Stats {
         let long = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        // Row 31: wraps modulo 2^32.
+        // Row 31 of `docs/protocols/lockserver.md`: wraps modulo 2^32.
         let int = |counter: &AtomicU64| {
             u32::try_from(long(counter) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
         };

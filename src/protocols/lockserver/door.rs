@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The number of refused connections that are closed gracefully at a time.
+/// The maximum number of refused connections that are closed gracefully at a time.
 const REFUSALS_MAX: u32 = 256;
 
 const ALLOWED: &[u8] = &[1];
@@ -78,7 +78,7 @@ impl Door {
         })
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address that the listener is bound to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -88,8 +88,8 @@ impl Door {
         self.shared.stats((owners, contenders))
     }
 
-    /// Reloads the hosts list; the old one stays in force if that fails. Returns whether the list changed, or `None` if
-    /// there is no list.
+    /// Reloads the hosts list; if that fails, the old one stays in force. Returns whether the list changed, or `None` if
+    /// none is configured.
     pub fn reload_hosts(&self) -> Result<Option<bool>, HostsError> {
         let Some(file) = &self.hosts_file else {
             return Ok(None);
@@ -132,8 +132,8 @@ async fn serve(
     }
 }
 
-/// Refuses a connection. The byte arrives even if the client has already sent something, unless too many connections are
-/// being refused at once.
+/// Refuses a connection. The refusal byte arrives even if the client has already sent something, unless too many
+/// connections are being refused at the same time.
 fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     if let Some(place) = shared.refusals.take() {
         runtime::spawn(async move {
@@ -145,7 +145,8 @@ fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     }
 }
 
-/// Admits a connection or returns `None`: the host is checked first, then the number of connections (rows 22 and 23).
+/// Admits a connection or returns `None`. The host is checked first, then the number of connections (rows 22 and 23 of
+/// `docs/protocols/lockserver.md`).
 fn admit(shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
     if !shared.hosts().allow(peer) {
         let so_far = shared.counters.rejected_host();

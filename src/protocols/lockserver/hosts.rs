@@ -6,7 +6,7 @@ use crate::protocols::file::read as read_file;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The largest list that is read, in bytes: a wrong path may lead to anything.
+/// The maximum size of a list, in bytes: a mistaken path may lead to any file.
 const LIST_BYTES_MAX: u64 = 16 << 20;
 
 /// The hosts that are admitted.
@@ -120,7 +120,7 @@ mod tests {
         assert!(!allowed("10.0.0.8") && !allowed("10.2.0.1"));
         assert!(
             allowed("::fffe:0:1"),
-            "a prefix that is wider than IPv4 is IPv6"
+            "a prefix wider than the IPv4-mapped range is an IPv6 prefix"
         );
         for wrong in [
             "10.0.0.0/33",

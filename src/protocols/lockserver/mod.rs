@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `codec.rs` | commands from bytes, answers into bytes |
+//! | `codec.rs` | decodes commands, encodes answers |
 //! | `session.rs` | one client: turns commands into messages for the LockActor, in order |
 //! | `hosts.rs` | the list of admitted hosts |
 //! | `counters.rs` | the fifteen statistics |

@@ -1,7 +1,7 @@
 //! A LockServer client: its commands become messages for the LockActor, and the answers are returned in order.
 //!
-//! A command that panicked in the actor is answered as refused if the protocol has a word for that, and otherwise ends the
-//! connection (rows "internal errors" of `docs/protocols/lockserver.md`).
+//! A command that panicked in the actor is answered as refused if the protocol can express that, and otherwise ends the
+//! connection (see "internal errors" in `docs/protocols/lockserver.md`).
 
 use crate::actors::lock::{LockMachine, Message, Query, Reply};
 use crate::config::LongWidth;
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The most commands of one batch.
+/// The maximum number of commands in a batch.
 const BATCH_MAX: usize = 1024;
 
 /// A client's protocol state.
@@ -26,7 +26,7 @@ pub(crate) struct LockserverSession {
     peer: IpAddr,
     long: LongWidth,
     taken: Vec<(Command, Option<Stats>)>,
-    /// Whether bytes arrived that are not a command: the connection ends after the answers before them.
+    /// Whether bytes that are not a command have arrived. The connection ends once the commands before them are answered.
     lost: bool,
     /// Held while a listing, of up to tens of megabytes, is being sent.
     listing: Option<OwnedSemaphorePermit>,
@@ -59,7 +59,7 @@ impl Session for LockserverSession {
                 Ok(Some((command, len))) => {
                     taken += len;
                     self.shared.counters.command(&command);
-                    // The counters as of now; owners and contenders come with the answer.
+                    // The counters are read now; the actor's answer adds the owners and contenders.
                     let stats = (command == Command::Stats).then(|| self.shared.stats((0, 0)));
                     // A listing may be large, so there is at most one per batch.
                     let last = matches!(command, Command::List(_));
@@ -72,7 +72,7 @@ impl Session for LockserverSession {
                 Err(error) => {
                     tracing::debug!(target: DEBUG_TARGET, "{} {error}", self.peer);
                     self.lost = true;
-                    // Nothing after it can be framed.
+                    // No command after this one can be located.
                     taken = input.len();
                 }
             }
@@ -148,7 +148,7 @@ fn item(command: &Command) -> Item<LockMachine> {
             token: None,
         }),
         Command::Release(lock, owner) => {
-            // Row 24: in this command only, an index of "*" means all of them.
+            // Row 24 of `docs/protocols/lockserver.md`: only here, an index of "*" means every index.
             let all = lock.index.as_bytes() == b"*";
             Item::Message(Message::Release {
                 key: lock.key,
@@ -199,11 +199,11 @@ fn answer(
             contenders: contenders.into(),
             ..stats?
         }),
-        (command, reply) => unreachable!("{command} is not answered with {reply:?}"),
+        (command, reply) => unreachable!("{reply:?} is not an answer to {command}"),
     })
 }
 
-/// Returns the answer to a command that panicked and did nothing. Queries have none, and a guess would be wrong.
+/// Returns the answer to a command that panicked without effect. Queries have none, since any answer would be a guess.
 fn failed(command: &Command) -> Option<Answer> {
     match command {
         Command::Request { .. } => Some(Answer::Location(0)),

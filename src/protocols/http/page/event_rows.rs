@@ -1,4 +1,4 @@
-//! Renders events as table rows, newest first: those retained in memory, or else those in the journal.
+//! Renders events as table rows, newest first: those retained in memory, otherwise those in the journal.
 
 use crate::clock::Date;
 use crate::handle::{Answered, Events, PastError};
@@ -13,10 +13,10 @@ use maud::{Markup, html};
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// The number of events examined in a turn.
+/// The maximum number of events examined in one turn.
 const LOOKED_AT: usize = 1024;
 
-/// Returns up to `most` of the retained events that are wanted, newest first.
+/// Returns up to `most` of the retained events that match, newest first.
 pub(crate) async fn newest(
     call: &Call,
     most: usize,
@@ -35,7 +35,7 @@ pub(crate) async fn newest(
     Ok(found)
 }
 
-/// Renders the story of an item from the retained events, or else from the journal.
+/// Renders the history of an item from the retained events if there are any, otherwise from the journal.
 pub(crate) async fn story(
     call: &Call,
     item: Followed,
@@ -84,7 +84,7 @@ fn journaled(story: &Story, here: PageClock) -> Markup {
             }
         }
         p.faint {
-            @if story.events.is_empty() { "The journal has no event of it" }
+            @if story.events.is_empty() { "The journal has no events of this item" }
             @else if story.more { "The newest " (STORY_MAX) " events in the journal" }
             @else { "From the journal" }
             ", entries " (render::count(story.begins.0)) " to " (render::count(story.upto.0)) "."
@@ -124,7 +124,7 @@ pub(crate) async fn events(call: &Call) -> Result<Events, Problem> {
 pub(crate) fn rows(events: &[Arc<Event>], here: PageClock) -> Markup {
     html! {
         @if events.is_empty() {
-            p.faint { "No events yet. They are recorded while a page is open, and for 10 minutes after." }
+            p.faint { "No events yet. They are recorded while a page is open, and for 10 minutes afterwards." }
         } @else {
             div.wide tabindex="0" {
                 table.events {

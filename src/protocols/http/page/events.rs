@@ -81,7 +81,7 @@ fn asked(filter: &Filter) -> Markup {
                     @for word in kinds { option value=(word) selected[is(&filter.kind, word)] { (word) } }
                 }
             }
-            label { "Name has " input name="name" value=(filter.name.as_deref().unwrap_or_default()) dir="auto"; }
+            label { "Name contains " input name="name" value=(filter.name.as_deref().unwrap_or_default()) dir="auto"; }
             button { "Show" }
         }
     }

@@ -1,4 +1,4 @@
-//! The frame of every page: head, navigation, and the headers that allow nothing from elsewhere.
+//! The frame of every page: head, navigation, and the headers that forbid loading anything from other sites.
 
 use crate::protocols::http::problem::{HTML, Problem};
 use crate::refusal::Reason;
@@ -62,7 +62,7 @@ impl View {
 /// A page without its frame.
 pub(crate) struct Page {
     pub(crate) view: View,
-    /// The title; that of the view if empty.
+    /// The title; if empty, the title of the view.
     pub(crate) title: String,
     pub(crate) main: Markup,
 }
@@ -99,7 +99,7 @@ impl Page {
     }
 }
 
-/// Renders links to every view, of which one may be the current one.
+/// Renders links to every view, and marks the current one.
 fn navigation(current: Option<View>) -> Markup {
     html! {
         nav aria-label="Views" {
@@ -138,7 +138,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     } else {
         narrow(status, (title, &navigation(None)), &main)
     };
-    // For programs that request the address of a page.
+    // Programs may request a page, too, and need the scheme.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");
         response
@@ -171,7 +171,7 @@ pub(crate) fn login(to: &str) -> Markup {
             input type="hidden" name="to" value=(to);
             button { "Log in" }
         }
-        p.faint { "A line of the token file, without " code { "run" } ". It is kept for 12 hours, and for this browser alone." }
+        p.faint { "One of the tokens in the token file, without " code { "run" } ". The login lasts 12 hours, in this browser only." }
     }
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn answer(status: StatusCode) -> HttpResponseBuilder {
     response.insert_header((header::CONTENT_TYPE, HTML));
     for (name, value) in [
         ("content-security-policy", POLICY),
-        // Any other policy would make browsers hide where forms come from.
+        // With a stricter policy, browsers would not send the origin of forms.
         ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
@@ -213,7 +213,7 @@ pub(crate) fn answer(status: StatusCode) -> HttpResponseBuilder {
     response
 }
 
-/// Redirects a browser, so that reloading the page does not repeat the action.
+/// Redirects a browser after an action, so that reloading the page does not repeat the action.
 pub(crate) fn see_other(to: &str) -> HttpResponse {
     let mut response = answer(StatusCode::SEE_OTHER).finish();
     let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));

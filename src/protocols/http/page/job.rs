@@ -1,4 +1,4 @@
-//! The story of a job: its state, its body, and its events.
+//! The history of a job: its state, its body, and its events.
 
 use crate::actors::queue::{JobView, Phase};
 use crate::protocols::http::access::Scope;
@@ -16,7 +16,7 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The number of bytes shown of a body.
+/// The maximum number of bytes shown of a body.
 const BODY_BYTES: usize = 16 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -50,7 +50,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         (acts(&job))
         h2 { "Body " span.faint { (text::bytes(job.bytes)) } }
         (render::lines(begin))
-        @if begin.len() < bytes.len() { p.faint { "The first " (text::bytes(BODY_BYTES as u64)) " of it." } }
+        @if begin.len() < bytes.len() { p.faint { "Only the first " (text::bytes(BODY_BYTES as u64)) " are shown." } }
         section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
@@ -72,13 +72,13 @@ fn facts(job: &JobView, here: PageClock) -> Markup {
             div { dt { "Priority" } dd { (job.priority) } }
             div { dt { "Tries" } dd { (count(job.attempts)) } }
             div { dt { "Claims" } dd { (count(job.reserves)) } }
-            div { dt { "Ran out" } dd { (count(job.timeouts)) } }
+            div { dt { "Timed out" } dd { (count(job.timeouts)) } }
             div { dt { "Given back" } dd { (count(job.releases)) } }
             div { dt { "Buried" } dd { (count(job.buries)) } }
             div { dt { "Kicked" } dd { (count(job.kicks)) } }
             @if let Some(token) = job.token { div { dt { "Token" } dd { (token.0) } } }
-            @if let Some(bound) = job.bound { div { dt { "Claimed with process" } dd { (render::process(bound.process)) } } }
-            @if job.passing { div { dt { "Kept" } dd { "in memory only" } } }
+            @if let Some(bound) = job.bound { div { dt { "Bound to process" } dd { (render::process(bound.process)) } } }
+            @if job.passing { div { dt { "Stored" } dd { "in memory only" } } }
             @if let Some(progress) = progress {
                 @if let Some(percent) = progress.percent { div { dt { "Done" } dd { (percent) " %" } } }
                 @if let Some(text) = &progress.text { div { dt { "Status text" } dd { (render::words(text.as_str())) } } }
@@ -145,11 +145,11 @@ async fn discard(call: &Call) -> Result<Link, Problem> {
     if sure.is_none() {
         return Err(Problem::field(
             "sure",
-            "is missing: a job is discarded for good",
+            "must be checked, because discarding a job cannot be undone",
         ));
     }
     let queue = call.queues().job(id).await?.queue;
     call.queues().delete(id).await?;
-    // A queue may be gone with its last job.
+    // The queue may have been removed along with its last job.
     Ok(jobs::link(Some(&queue), None).with("discarded", b"1"))
 }

@@ -163,7 +163,7 @@ fn asked(filter: &Filter) -> Markup {
                     @for (word, phase) in PHASES { option value=(word) selected[filter.phase == Some(phase)] { (word) } }
                 }
             }
-            label { "Error has " input name="error" value=(filter.error.as_deref().unwrap_or_default()) dir="auto"; }
+            label { "Error contains " input name="error" value=(filter.error.as_deref().unwrap_or_default()) dir="auto"; }
             button { "Show" }
         }
     }
@@ -213,7 +213,7 @@ pub(crate) fn phase(job: &JobView) -> Markup {
     };
     html! {
         (render::tag(word(job.phase), level))
-        @if job.fencing { " " (render::tag("its process is being ended", "warn")) }
+        @if job.fencing { " " (render::tag("its process is being killed", "warn")) }
         @if job.cancelled { " " (render::tag("cancelled", "warn")) }
     }
 }
@@ -228,7 +228,7 @@ fn bulk(filter: &Filter) -> Markup {
     };
     let phase = filter.phase;
     html! {
-        h2 { "All that are listed here, on this page and on the next" }
+        h2 { "All jobs that match the filter, on every page" }
         @if phase != Some(Phase::Ready) && phase != Some(Phase::Claimed) {
             form.act method="post" action="/page/jobs/retry" {
                 (fields)
@@ -258,7 +258,7 @@ async fn discard(call: &Call) -> Result<Link, Problem> {
     if filter.sure.is_none() {
         return Err(Problem::field(
             "sure",
-            "is missing: jobs are discarded for good",
+            "must be checked, because discarding jobs cannot be undone",
         ));
     }
     let (done, _) = each(call, filter.which(), BulkOperation::Discard).await?;

@@ -1,4 +1,4 @@
-//! The leases view: who runs the pass, who is next, and the schedule; and the story of one lease.
+//! The leases view: who runs the pass, who is next, and the schedule; and the history of one lease.
 
 use crate::actors::lease::{Current, Holder, LeaseView, Place};
 use crate::actors::lock::Name;
@@ -16,7 +16,7 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The number of leases on a page.
+/// The maximum number of leases on a page.
 const MOST: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -144,8 +144,8 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                     div { dt { "Since" } dd { (here.date(current.since)) } }
                     div { dt { "Next pass not before" } dd { (here.date(current.until)) } }
                 }
-                div { dt { "Whole passes" } dd { "up to number " (render::count(lease.whole)) } }
-                div { dt { "Owed" } dd { @if view.wanted { "a whole pass" } @else { "nothing" } } }
+                div { dt { "Last complete pass" } dd { "number " (render::count(lease.whole)) } }
+                div { dt { "Owed" } dd { @if view.wanted { "a complete pass" } @else { "nothing" } } }
             }
         }
         section #story data-live { h2 { "What happened" } (story) }

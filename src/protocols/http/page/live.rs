@@ -1,5 +1,5 @@
-//! The stream that keeps a page live: it signals that something has happened, at most once a second, and the page is
-//! reloaded. It does not describe what happened: a busy node has more events than anyone could follow.
+//! The stream that keeps a page live. It signals that something has happened, at most once a second, and the page is
+//! reloaded. It does not say what happened: a busy node has more events than anyone could follow.
 
 use crate::handle::{Events, Handle};
 use crate::protocols::http::access::Scope;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// The shortest time between two signals.
+/// The minimum time between two signals.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The signal.
@@ -83,7 +83,7 @@ impl Parts for Changes {
         if closed.await.is_ok() {
             return None;
         }
-        // Later events are signalled next time; earlier ones are seen this time.
+        // Events after this point are signalled next time; the reload shows the earlier ones.
         self.events = self.node.events(None).await.ok()?;
         Some(CHANGED.into())
     }

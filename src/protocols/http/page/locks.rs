@@ -1,4 +1,4 @@
-//! The locks view: holders and waiters, and the story of one lock. Each list is shown page by page.
+//! The locks view: holders and waiters, and the history of one lock. Each list is shown page by page.
 
 use crate::actors::lock::{EntryView, Name, Selection};
 use crate::clock::Timestamp;
@@ -35,7 +35,7 @@ struct Filter {
     key: Option<Name>,
     owner: Option<Name>,
     after: Option<After>,
-    /// The lease to continue the list of leases after.
+    /// The lease after which the list of leases continues.
     lease: Option<Name>,
 }
 
@@ -114,7 +114,7 @@ fn table(entries: &[EntryView], events: &Events, here: PageClock) -> Markup {
     }
 }
 
-/// Renders the heads of the columns of [`who`].
+/// Renders the column headers for [`who`].
 fn whose() -> Markup {
     html! { th { "Owner" } th { "State" } th { "Since" } th.n { "Expires in" } th { "Process" } th.n { "Token" } }
 }
@@ -124,14 +124,14 @@ fn who(entry: &EntryView, events: &Events, here: PageClock) -> Markup {
     html! {
         td { (render::name(entry.owner.as_bytes())) }
         td {
-            @if entry.fencing { (render::tag("being ended", "bad")) }
+            @if entry.fencing { (render::tag("killing its process", "bad")) }
             @else if entry.place == 1 { "holder" }
             @else { (render::tag(&format!("waits, {}", entry.place - 1), "warn")) }
         }
         td {
             @match granted(entry, events) {
                 Some(at) => (here.date(at)),
-                // It may have been granted earlier, and renewed then.
+                // The lock may have been granted earlier, and renewed at this time.
                 None => { (here.date(entry.since)) span.faint { " or before" } },
             }
         }
@@ -141,7 +141,7 @@ fn who(entry: &EntryView, events: &Events, here: PageClock) -> Markup {
     }
 }
 
-/// Returns when a holder was granted its lock, if the event is still kept.
+/// Returns when a holder was granted its lock, if that event is still retained.
 fn granted(entry: &EntryView, events: &Events) -> Option<Timestamp> {
     let grant = events.of(Seq(entry.token?.0));
     grant.first().map(|it| it.at)
@@ -187,7 +187,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         section #lock data-live {
             p.subject { (render::lock(&which.key, &which.index)) }
             @match holder {
-                None => p { "Nobody holds it." },
+                None => p { "The lock is not held." },
                 Some(holder) => p {
                     "Held by " (render::name(holder.owner.as_bytes()))
                     @match since {
@@ -202,7 +202,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         @if holder.is_some() {
             form.act method="post" action="/page/lock/force" {
                 (named("key", &which.key)) (named("index", &which.index))
-                button.danger { "Release it by force" }
+                button.danger { "Release by force" }
                 span.faint { " The lock passes to the next in line. The holder finds out only when it renews, and may continue until then." }
             }
         }

@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Returns whether a caller has logged in, or could: on TCP, if there are tokens.
+/// Returns whether a caller has logged in or could log in, which is so on TCP if tokens are configured.
 pub(crate) fn is_login(call: &Call) -> bool {
     matches!(call.peer(), Peer::Tcp(_)) && call.shared.tokens().is_some()
 }
@@ -40,7 +40,7 @@ async fn ask(call: &Call) -> Result<HttpResponse, Problem> {
 #[derive(Deserialize)]
 struct Entering {
     token: String,
-    /// The page to continue at.
+    /// The page to show next.
     #[serde(default)]
     to: String,
 }
@@ -64,7 +64,7 @@ async fn leave(call: &Call) -> Result<HttpResponse, Problem> {
     Ok(response)
 }
 
-/// Returns whether `to` is a page of ours, to which a browser may be redirected after logging in.
+/// Returns whether `to` is a page of this coordinator, to which a browser may be redirected after logging in.
 fn is_ours(to: &str) -> bool {
     let is_page = to == "/" || to.starts_with("/?") || to.starts_with("/page/");
     is_page

@@ -1,7 +1,7 @@
-//! The page: the information of the API for operators with a browser and a problem, as specified in `docs/page.md`.
+//! The page: a view of the node for operators who troubleshoot with a browser, as specified in `docs/page.md`.
 //!
 //! HTML is built here from the answers of the typed handles, and is complete without JavaScript; `page.js` makes it live. Nothing is loaded
-//! from elsewhere, and everything shown is escaped. It never walks everything, and decides nothing about what may be requested.
+//! from other sites, and everything shown is escaped. No view walks everything, and no access control happens here.
 //!
 //! | file | holds |
 //! |---|---|
@@ -13,10 +13,10 @@
 //! | `live.rs` | the stream that makes pages reload |
 //! | `event_rows.rs` | events as rows |
 //! | `now.rs` `trouble/` | the first view, and problems that need attention |
-//! | `locks.rs` `leases.rs` | holders and waiters; the story of a lock, and of a lease |
-//! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the story of one |
-//! | `processes.rs` `process.rs` | services, the tree of processes, and the story of one |
-//! | `tasks.rs` | why each task is not running, and the story of one |
+//! | `locks.rs` `leases.rs` | holders and waiters; the history of a lock, and of a lease |
+//! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the history of one job |
+//! | `processes.rs` `process.rs` | services, the tree of processes, and the history of one process |
+//! | `tasks.rs` | why each task is not running, and the history of one task |
 //! | `events.rs` | the newest events |
 //! | `then.rs` | the state after any entry of the journal, and what happened around it |
 //! | `walk.rs` | lists collected in several queries |

@@ -24,13 +24,13 @@ use crate::status::NodeStatus;
 use crate::text;
 use maud::{Markup, html};
 
-/// The most rows in each list of waiters.
+/// The maximum number of rows in each list of waiters.
 const MOST: u32 = 8;
 
-/// The number of busy queues among which the longest-waiting jobs are looked for.
+/// The number of busiest queues that are searched for the longest-waiting jobs.
 const LOOKED_AT: u32 = 100;
 
-/// The number of leases examined.
+/// The maximum number of leases examined.
 const LEASES: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -58,7 +58,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         section #rates data-live { h2 { "Rates" } (rates(&call.shared.rates)) }
         div.columns {
             section #waited data-live {
-                h2 { "Locks waited for longest" }
+                h2 { "Locks with the longest waits" }
                 (locks(&contended, contended_all, here))
             }
             section #oldest data-live { h2 { "Jobs that have waited longest" } (oldest(&queues, here)) }
@@ -69,7 +69,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         @if !leases.is_empty() {
             section #passes data-live { h2 { "Leases" } (leases::table(&leases, here)) }
         }
-        section #counts data-live { h2 { "How much there is" } (counts(&status)) (others(&totals)) }
+        section #counts data-live { h2 { "Totals" } (counts(&status)) (others(&totals)) }
         section #node data-live { h2 { "Coordinator" } (node(&status, here)) }
     };
     Ok(Page {
@@ -104,7 +104,7 @@ fn rates(rates: &Rates) -> Markup {
                 @let (title, unit) = words(counted);
                 @let last = rates.last().copied().unwrap_or_default();
                 @let most = rates.iter().copied().fold(0.0, f64::max);
-                @let spoken = format!("{title}: {} {unit} a second now, {} at most in the last ten minutes", plot::shown(last), plot::shown(most));
+                @let spoken = format!("{title}: {} {unit} per second now, at most {} in the last ten minutes", plot::shown(last), plot::shown(most));
                 li {
                     span.rate-title { (title) }
                     span.rate-now { (plot::shown(last)) span.faint { " " (unit) "/s" } }
@@ -151,7 +151,7 @@ fn locks(contended: &[Contended], all: u32, here: PageClock) -> Markup {
     }
 }
 
-/// Formats the time until `deadline`, or states that something ends only with its process.
+/// Formats the time until `deadline`, or states that the item ends only with its process.
 pub(crate) fn ends(deadline: Option<Timestamp>, here: PageClock) -> String {
     let span = |at| here.until(at).unwrap_or_else(|| "now".to_owned());
     deadline.map_or_else(|| "with its process".to_owned(), span)
@@ -242,7 +242,7 @@ fn node(status: &NodeStatus, here: PageClock) -> Markup {
         dl.facts {
             div { dt { "Version" } dd { (status.version) } }
             div { dt { "PID" } dd { (status.pid) } }
-            div { dt { "Up for" } dd { (text::span(status.uptime_ms)) } }
+            div { dt { "Uptime" } dd { (text::span(status.uptime_ms)) } }
             div { dt { "Data" } dd { @match &status.data { Some(data) => (render::words(&data.display().to_string())), None => "in memory only" } } }
             div { dt { "fsync" } dd { (status.fsync) } }
             div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since the start" } } }

@@ -1,5 +1,5 @@
-// Makes a page live: when something happened it is loaded again, and the parts that are marked so are put in place of the old ones.
-// A page is whole without this.
+// Makes a page live: when something happens, the page is loaded again, and the parts marked `data-live` are replaced.
+// Without this script, the page is complete but static.
 (() => {
   "use strict";
   const note = document.getElementById("live");
@@ -11,11 +11,11 @@
   pause.id = "pause";
   note.after(pause);
 
-  // The least between two loadings, how long until one without a reason, and until a new try.
+  // Milliseconds: the minimum between two reloads, the interval of reloads without a signal, and the delay before a retry.
   const LEAST = 1000, IDLE = 10000, AGAIN = 3000;
   let stream = null, timer = 0, loading = false, pending = false, held = false, lost = false;
 
-  // A page of the past stays as it is, unless it says that it is to be loaded again.
+  // A page of the past stays unchanged, unless it is marked to be loaded again.
   const isStill = () => document.querySelector("[data-still]") !== null;
   const isAwaited = () => document.querySelector("[data-again]") !== null;
 
@@ -36,7 +36,7 @@
     else if (!isStill()) later(IDLE);
   };
 
-  // Nobody loses what they have selected, or what they write.
+  // Parts with selected text or a field being edited are not replaced.
   const inUse = (part) => {
     const selection = document.getSelection();
     const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
@@ -44,7 +44,7 @@
     return selects || (part.contains(active) && active.matches("input, select, textarea"));
   };
 
-  // Shows the processor usage since the last time next to numbers that ask for it.
+  // Shows the processor usage since the last load next to numbers marked `data-grows`.
   const counts = (root) => {
     const found = new Map();
     for (const it of root.querySelectorAll("[data-grows]")) found.set(it.dataset.grows, Number(it.dataset.count));
@@ -95,7 +95,7 @@
       const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin", redirect: "manual" });
       if (answer.status === 401) return location.reload();
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      // The coordinator is there but cannot show the moment yet: too many requests for the past are waiting, or the journal is still being read.
+      // The coordinator is up but cannot show this moment yet: it is busy with other requests for the past, or still reading the journal.
       const wait = page.querySelector(answer.ok ? "[data-again]" : "[data-busy]");
       if (isStill() && wait) {
         lost = false;
@@ -103,7 +103,7 @@
         return later(answer.ok ? LEAST : AGAIN);
       }
       if (!answer.ok) throw new Error(answer.status);
-      // What was awaited is another page than what said so.
+      // The page that was waited for has a different structure, so it is loaded as a whole.
       if (isAwaited() && !wait) return location.reload();
       put(page);
       if (!stream) listen();
@@ -118,7 +118,7 @@
   };
 
   const gone = () => {
-    if (!lost) say("Not connected: what is shown is old. Trying again.");
+    if (!lost) say("Not connected: this page is out of date. Retrying.");
     lost = true;
     stream?.close();
     stream = null;
@@ -138,19 +138,19 @@
     clearTimeout(timer);
     stream?.close();
     stream = null;
-    pause.textContent = held ? "Go on" : "Pause";
+    pause.textContent = held ? "Resume" : "Pause";
     if (held) say("Paused");
     if (wanted()) load();
   };
 
-  // Times are of UTC; those of here stand in their titles.
+  // Times are shown in UTC; the title of each has the local time.
   const localise = (root) => {
     for (const it of root.querySelectorAll("time[datetime]")) {
-      it.title = `${it.getAttribute("datetime")}\n${new Date(it.dateTime).toLocaleString()} here`;
+      it.title = `${it.getAttribute("datetime")}\n${new Date(it.dateTime).toLocaleString()} local time`;
     }
   };
 
-  // A number that can be slid: what belongs to it is loaded when the slider rests.
+  // Adds a slider to a number field. The page is loaded again when the slider rests.
   const slide = (field) => {
     const slider = document.createElement("input");
     slider.type = "range";

@@ -1,4 +1,4 @@
-//! The story of a process: its record, its place in the tree, the end of its output, and its events.
+//! The history of a process: its record, its place in the tree, the end of its output, and its events.
 
 use crate::actors::process::{Output, Phase, RecordView, Selection};
 use crate::actors::queue::JobSelection;
@@ -24,10 +24,10 @@ use serde::Deserialize;
 use std::path::Path;
 use tokio::task::spawn_blocking;
 
-/// The number of bytes shown of the end of output.
+/// The maximum number of bytes shown of the end of the output.
 const TAIL_BYTES: u64 = 8 * 1024;
 
-/// The number of relatives and jobs shown.
+/// The maximum number of relatives and jobs shown.
 const MOST: u32 = 20;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -54,7 +54,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let here = PageClock::of(&call.node);
     let id = record.id.to_string();
     let text = Field::Text(id.clone());
-    // Its own actor tells of it by name, the others in text.
+    // Events of the process actor refer to it by name, those of other actors in text.
     let name = ("process", Field::Name(id.as_bytes().into()));
     let is_of_it = |event: &Event| {
         let mut fields = event.what.fields.iter();
@@ -71,7 +71,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             @if let Some(usage) = usage {
                 dl.facts {
                     div { dt { "CPU" } dd { (text::span(usage.cpu_ms)) } }
-                    div { dt { "Memory" } dd { (text::bytes(usage.memory_bytes)) @if usage.is_of_group { " with all that it started" } } }
+                    div { dt { "Memory" } dd { (text::bytes(usage.memory_bytes)) @if usage.is_of_group { " including everything it started" } } }
                 }
             }
         }
@@ -93,17 +93,17 @@ fn facts(record: &RecordView, here: PageClock) -> Markup {
         dl.facts {
             div { dt { "Id" } dd { (record.id.to_string()) } }
             @if let Some(identity) = record.identity { div { dt { "PID" } dd { (identity.pid) } } }
-            @if !record.dir.as_bytes().is_empty() { div { dt { "In" } dd { (render::name(record.dir.as_bytes())) } } }
-            div { dt { "Asked for" } dd { (here.shown(record.queued)) } }
+            @if !record.dir.as_bytes().is_empty() { div { dt { "Directory" } dd { (render::name(record.dir.as_bytes())) } } }
+            div { dt { "Requested" } dd { (here.shown(record.queued)) } }
             @if let Some(at) = record.started { div { dt { "Started" } dd { (here.shown(at)) } } }
             @if let Some(at) = record.ended { div { dt { "Ended" } dd { (here.shown(at)) } } }
             @if let Some(stop) = &record.stop { div { dt { "Stopped by" } dd { (stop.cause.name()) } } }
             @if let Some(said) = &record.said { div { dt { "Status text" } dd { (render::words(said)) } } }
-            @if record.timeout_ms > 0 { div { dt { "May run for" } dd { (text::span(record.timeout_ms)) } } }
-            @if record.live_children > 0 { div { dt { "Children that live" } dd { (record.live_children) } } }
+            @if record.timeout_ms > 0 { div { dt { "Time limit" } dd { (text::span(record.timeout_ms)) } } }
+            @if record.live_children > 0 { div { dt { "Live children" } dd { (record.live_children) } } }
             @if let Some(remains) = &record.remains {
-                div { dt { "CPU in all" } dd { (text::span(remains.cpu_ms)) } }
-                div { dt { "Memory at most" } dd { (text::bytes(remains.memory_max)) } }
+                div { dt { "Total CPU" } dd { (text::span(remains.cpu_ms)) } }
+                div { dt { "Peak memory" } dd { (text::bytes(remains.memory_max)) } }
                 @if remains.alive > 0 { div { dt { "Left alive" } dd.bad { (remains.alive) } } }
             }
             @for (name, value) in &record.labels { div { dt { (render::words(name)) } dd { (render::words(value)) } } }
@@ -117,12 +117,12 @@ fn stops(id: ProcessId) -> Markup {
             input type="hidden" name="id" value=(id.to_string());
             label { input type="checkbox" name="tree" value="yes" checked; "and everything it started, including what it launched through sexton" }
             button.danger { "Stop" }
-            span.faint { "a signal, its span of grace, then SIGKILL" }
+            span.faint { "sends a signal, then SIGKILL after the grace period" }
         }
     }
 }
 
-/// Renders the end of its output, read from its files, or else from its record.
+/// Renders the end of its output, read from its files if they exist, otherwise from its record.
 async fn outputs(call: &Call, record: &RecordView) -> Markup {
     let dir = call.node.processes().run_dir(record);
     let remains = record.remains.as_ref();
@@ -149,7 +149,7 @@ async fn outputs(call: &Call, record: &RecordView) -> Markup {
     }
     html! {
         @for (title, (bytes, all)) in shown {
-            h2 { (title) " " span.faint { (text::bytes(all)) @if all > bytes.len() as u64 { ", the end of it" } } }
+            h2 { (title) " " span.faint { (text::bytes(all)) @if all > bytes.len() as u64 { ", only the end is shown" } } }
             @if bytes.is_empty() { p.faint { "Nothing." } } @else { (render::lines(&bytes)) }
         }
     }
@@ -164,7 +164,7 @@ fn whole(output: &Output) -> Vec<u8> {
     [head, b"\n\xe2\x80\xa6\n", tail].concat()
 }
 
-/// Returns the end of a file, from its first whole line on, and the size of the file. Read on another thread, since a disk may be slow.
+/// Returns the end of a file, starting with a complete line, and the size of the file. Reads on another thread, since a disk may be slow.
 async fn tail(path: &Path) -> Option<(Vec<u8>, u64)> {
     let path = path.to_owned();
     let read = spawn_blocking(move || file::tail(&path, TAIL_BYTES)).await;
@@ -195,14 +195,14 @@ async fn relatives(call: &Call, record: &RecordView) -> Result<Markup, Problem> 
             ol.line { @for it in &above { li { (render::process(it.id)) " " (phase(it)) " " (command(it)) } } }
         }
         @if !below.is_empty() {
-            h2 { "Started by it" }
+            h2 { "Started by this process" }
             ul.line { @for it in &below { li { (render::process(it.id)) " " (phase(it)) " " (command(it)) } } }
-            @if more.is_some() { p.faint { "The newest " (MOST) "." } }
+            @if more.is_some() { p.faint { "Only the newest " (MOST) " are shown." } }
         }
     })
 }
 
-/// Renders the jobs whose claims end with the process.
+/// Renders the jobs whose claims are bound to the process.
 async fn claims(call: &Call, id: ProcessId, here: PageClock) -> Result<Markup, Problem> {
     let selection = JobSelection {
         queue: None,
@@ -216,7 +216,7 @@ async fn claims(call: &Call, id: ProcessId, here: PageClock) -> Result<Markup, P
     let (found, _) = call.node.queues().select_jobs(selection).await?;
     Ok(html! {
         @if !found.is_empty() {
-            section #claims data-live { h2 { "Jobs that it works on" } (jobs::table(&found, here)) }
+            section #claims data-live { h2 { "Jobs it is working on" } (jobs::table(&found, here)) }
         }
     })
 }

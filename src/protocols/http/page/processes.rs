@@ -17,7 +17,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of services, and of instances of each, shown.
+/// The maximum number of services shown, and of instances of each.
 const SERVICES: usize = 200;
 const INSTANCES: usize = 20;
 
@@ -119,7 +119,7 @@ fn asked(filter: &Filter) -> Markup {
 fn served(services: &[ServiceView], here: PageClock) -> Markup {
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Service" } th { "State" } th { "Process" } th.n { "For" } th.n { "Restarts" } th { "Status text" } th { "Ended last" } } }
+            thead { tr { th { "Service" } th { "State" } th { "Process" } th.n { "For" } th.n { "Restarts" } th { "Status text" } th { "Last exit" } } }
             tbody {
                 @for service in services.iter().take(SERVICES) {
                     @for instance in service.instances.iter().take(INSTANCES) {
@@ -164,7 +164,7 @@ fn instanced(service: &ServiceView, instance: &InstanceView, here: PageClock) ->
     }
 }
 
-/// Renders records, each below its parent if that is among them.
+/// Renders records, each below its parent if the parent is among them.
 fn tree(records: &[RecordView], usage: &[Option<Usage>], here: PageClock) -> Markup {
     if records.is_empty() {
         return html! { p.faint { "No processes." } };
@@ -224,7 +224,7 @@ pub(crate) fn phase(record: &RecordView) -> Markup {
     let stuck = record.stuck.is_some_and(|it| it.unkillable > 0);
     html! {
         @match record.phase {
-            _ if stuck => (render::tag("does not end", "bad")),
+            _ if stuck => (render::tag("does not exit", "bad")),
             Phase::Queued => (render::tag("queued", "warn")),
             Phase::Running => (render::tag("running", "good")),
             Phase::Stopping => (render::tag("stopping", "warn")),

@@ -17,7 +17,7 @@ use crate::protocols::http::route::Route;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The number of busiest queues shown above the list.
+/// The maximum number of busiest queues shown above the list.
 const BUSIEST: u32 = 10;
 
 /// Stands for the default tenant, since an empty filter means all tenants.
@@ -64,7 +64,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     });
     let main = html! {
         @if !is_whole && filter.after.is_none() {
-            section #busiest data-live { h2 { "With the most jobs" } (table(call, &busiest)) }
+            section #busiest data-live { h2 { "Queues with the most jobs" } (table(call, &busiest)) }
         }
         (asked(&filter))
         section #queues data-live {
@@ -126,7 +126,7 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
     }
 }
 
-/// Renders a cell with a count that only grows, and its rate.
+/// Renders a cell with a counter and its rate.
 fn counted(count: u64, rate: Option<f64>) -> Markup {
     html! {
         td.n {
@@ -171,8 +171,8 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 div { dt { "Added" } dd { (render::count(view.total)) } }
                 div { dt { "Done" } dd { (render::count(view.deletes)) } }
                 div { dt { "Workers waiting" } dd { (render::count(view.waiting)) } }
-                div { dt { "beanstalkd clients that add" } dd { (render::count(view.using)) } }
-                div { dt { "that claim" } dd { (render::count(view.watching)) } }
+                div { dt { "beanstalkd clients using it" } dd { (render::count(view.using)) } }
+                div { dt { "watching it" } dd { (render::count(view.watching)) } }
             }
         }
         form.act method="post" action="/page/queue/pause" {
@@ -181,7 +181,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 input type="hidden" name="minutes" value="0";
                 button { "End the pause" }
             } @else {
-                label { "Let nothing be claimed for " input type="number" name="minutes" value="10" min="1" max="1440" required; " min" }
+                label { "Allow no claims for " input type="number" name="minutes" value="10" min="1" max="1440" required; " min" }
                 button { "Pause" }
             }
         }

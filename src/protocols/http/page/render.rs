@@ -1,4 +1,4 @@
-//! Formats values for the page: names of arbitrary bytes, spans, dates, counts; and links with their parameters.
+//! Formats values for the page: names of arbitrary bytes, spans of time, dates, counts, and links with their parameters.
 //!
 //! Everything is escaped by maud. A name is put into a `bdi` element, so that its text direction does not affect its surroundings.
 
@@ -29,7 +29,7 @@ impl PageClock {
         }
     }
 
-    /// Returns a moment without a wall clock.
+    /// Returns a moment on a node without a wall clock.
     #[cfg(test)]
     pub(crate) const fn at(now: Timestamp) -> Self {
         let offset = Offset(0);
@@ -99,7 +99,7 @@ pub(crate) fn words(text: &str) -> Markup {
     html! { bdi { (text) } }
 }
 
-/// Renders bytes from an outside source, of several lines.
+/// Renders bytes from an outside source that may have several lines.
 pub(crate) fn lines(bytes: &[u8]) -> Markup {
     let text = String::from_utf8_lossy(bytes);
     let shown = |letter: char| {
@@ -204,7 +204,7 @@ pub(crate) fn job(id: u64) -> Markup {
 /// Renders a link to a process.
 pub(crate) fn process(id: ProcessId) -> Markup {
     let id = id.to_string();
-    // The first digits are a time and much alike: the last ones distinguish processes.
+    // The first digits are a timestamp and often alike, so the last ones are shown.
     let short = id.get(id.len().saturating_sub(12)..).unwrap_or(&id);
     html! { a href={ "/page/process?id=" (id) } title=(id) { (short) } }
 }

@@ -1,4 +1,4 @@
-//! Routes of the page: views in their frame, the files they load, and redirects after forms.
+//! The routes of the page: views in their frame, the files they load, and redirects after forms.
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -20,7 +20,7 @@ pub(crate) fn view(
 ) -> Route {
     let framed = async move |call: &Call| {
         let place = call.room().large().await?;
-        // Events are retained from the first view on, so that whatever happens during an investigation can be seen afterwards.
+        // Viewing a page starts the retention of events, so that events during an investigation can be seen afterwards.
         drop(call.node.events(None).await.map_err(stopped)?);
         let page = show(call).await?;
         let around = FrameFacts {
@@ -33,7 +33,7 @@ pub(crate) fn view(
     Route::page((path, Method::GET), scope, framed, frame::refused)
 }
 
-/// Creates a route for a form: it performs an action, and redirects to where the result can be seen.
+/// Creates a route for a form. It performs an action, and redirects to a page that shows the result.
 pub(crate) fn form(
     path: &'static str,
     scope: Scope,

@@ -1,4 +1,4 @@
-//! The tasks view: why each task is not running, servers and groups; and the story of one task, attempt by attempt.
+//! The tasks view: why each task is not running, servers and groups; and the history of one task, attempt by attempt.
 
 use crate::actors::dispatch::{
     Act, GroupView, Obstacle, RunStatus, ServerView, TaskFilter, TaskView,
@@ -22,7 +22,7 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The number of servers and groups shown.
+/// The maximum number of servers and groups shown.
 const MOST: usize = 100;
 
 const STATUSES: [RunStatus; 6] = [
@@ -132,7 +132,7 @@ pub(crate) fn table(tasks: &[TaskView], here: PageClock) -> Markup {
     }
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th.n { "Task" } th { "Name" } th { "Group" } th { "Work id" } th { "State" } th { "Why it does not run" } th { "Server" } th.n { "Attempts" } th.n { "Age" } } }
+            thead { tr { th.n { "Task" } th { "Name" } th { "Group" } th { "Work id" } th { "State" } th { "Why it is not running" } th { "Server" } th.n { "Attempts" } th.n { "Age" } } }
             tbody {
                 @for view in tasks {
                     @let task = &view.task;
@@ -144,7 +144,7 @@ pub(crate) fn table(tasks: &[TaskView], here: PageClock) -> Markup {
                         td { (status(view)) }
                         td.words { (why(view, here)) }
                         td { @if let Some(server) = &view.server { (render::name(server.as_bytes())) } }
-                        td.n { (render::count(task.attempts)) @if task.setbacks > 0 { " " (render::tag(&format!("{} in vain", task.setbacks), "warn")) } }
+                        td.n { (render::count(task.attempts)) @if task.setbacks > 0 { " " (render::tag(&format!("{} without progress", task.setbacks), "warn")) } }
                         td.n { (here.since(task.created)) }
                     }
                 }
@@ -190,11 +190,11 @@ fn why(view: &TaskView, here: PageClock) -> Markup {
 
 fn served(servers: &[ServerView]) -> Markup {
     if servers.is_empty() {
-        return html! { p.faint { "No servers. The first task adds this machine." } };
+        return html! { p.faint { "No servers. Adding the first task adds this machine as one." } };
     }
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Server" } th.n { "Threads in use" } th.n { "of" } th { "State" } th { "Reached" } } }
+            thead { tr { th { "Server" } th.n { "Threads in use" } th.n { "of" } th { "State" } th { "Connection" } } }
             tbody {
                 @for server in servers.iter().take(MOST) {
                     tr {
@@ -202,11 +202,11 @@ fn served(servers: &[ServerView]) -> Markup {
                         (render::number(server.used))
                         (render::number(server.threads))
                         td {
-                            @if server.leaves { (render::tag("leaves", "warn")) }
+                            @if server.leaves { (render::tag("leaving", "warn")) }
                             @else if server.enabled { (render::tag("enabled", "good")) }
                             @else { (render::tag("disabled", "warn")) }
                         }
-                        td { @if server.remote.is_some() { "by ssh" } @else { "here" } }
+                        td { @if server.remote.is_some() { "ssh" } @else { "local" } }
                     }
                 }
             }
@@ -283,13 +283,13 @@ fn stands(view: &TaskView, here: PageClock) -> Markup {
         p {
             @match task.status {
                 RunStatus::Processing if view.obstacle.is_some() => {
-                    strong { "Why it is not launched: " } (why(view, here)) "."
+                    strong { "Why it has not been launched: " } (why(view, here)) "."
                 },
-                RunStatus::Processing => { "It runs" @if let Some(server) = &view.server { " on " (render::name(server.as_bytes())) } "." },
-                RunStatus::Complete => { "It is over: " (task.exit.name()) "." },
+                RunStatus::Processing => { "Running" @if let Some(server) = &view.server { " on " (render::name(server.as_bytes())) } "." },
+                RunStatus::Complete => { "Ended: " (task.exit.name()) "." },
                 RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Waiting | RunStatus::Restarted => {
-                    strong { "Why it does not run: " }
-                    @if view.obstacle.is_some() { (why(view, here)) } @else { "it is about to" } "."
+                    strong { "Why it is not running: " }
+                    @if view.obstacle.is_some() { (why(view, here)) } @else { "it is about to start" } "."
                 },
             }
         }
@@ -306,7 +306,7 @@ fn facts(view: &TaskView, here: PageClock) -> Markup {
             div { dt { "Priority" } dd { (task.priority.name()) } }
             div { dt { "Added" } dd { (here.date(task.created)) } }
             @if let Some(at) = task.started { div { dt { "Started" } dd { (here.date(at)) } } }
-            @if let Some(at) = task.ended { div { dt { "Over" } dd { (here.date(at)) } } }
+            @if let Some(at) = task.ended { div { dt { "Ended" } dd { (here.date(at)) } } }
             div { dt { "Saved" } dd { (text::count(task.revision, "time")) } }
             div { dt { "Fails after" } dd { (text::span(task.terms.fail_after_ms)) } }
         }
@@ -360,8 +360,8 @@ fn acts(view: &TaskView) -> Markup {
     html! {
         form.act method="post" action="/page/task/act" {
             input type="hidden" name="id" value=(task.id);
-            @if is_over { (act("restart", "Run it again")) } @else {
-                @if task.status == RunStatus::NotReady { (act("ready", "It is ready")) }
+            @if is_over { (act("restart", "Run again")) } @else {
+                @if task.status == RunStatus::NotReady { (act("ready", "Mark as ready")) }
                 @if task.paused { (act("resume", "Resume")) } @else { (act("pause", "Pause")) }
                 @if task.status == RunStatus::Waiting { (act("wake", "Wake")) }
                 button.danger name="act" value="terminate" { "Terminate" }

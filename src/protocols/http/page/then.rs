@@ -1,7 +1,7 @@
-//! Then: the state after any entry of the journal, and the entries around it.
+//! The view "Then": the state after any entry of the journal, and the entries around it.
 //!
-//! A separate thread reads it from the journal ([`crate::handle::Past`]). The past does not change, so such a page is not
-//! reloaded when something happens.
+//! A separate thread reads the state from the journal ([`crate::handle::Past`]). The past does not change, so this page is
+//! not reloaded when something happens.
 
 use crate::actors::name_of;
 use crate::clock::{Date, Timestamp};
@@ -21,14 +21,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The maximum characters shown of a value, and of a message with its outcome.
+/// The maximum number of characters shown of a value, and of a message with its outcome.
 const VALUE_CHARS: usize = 200;
 const ENTRY_CHARS: usize = 4000;
 
-/// The maximum number of events shown of an entry.
+/// The maximum number of events shown for an entry.
 const EVENTS: usize = 10;
 
-/// Gauges that count since the start, and so are not part of the state.
+/// Gauges that count since the start, and are therefore not part of the state.
 const SINCE_START: [&str; 4] = [
     "contradictions",
     "launch_failures",
@@ -74,7 +74,7 @@ async fn show(call: &Call) -> Result<Page, Problem> {
     let main = match call.node.past().state(at.map(Seq)).await? {
         Answered::Reading { reached, last } => html! {
             div data-still { (event_rows::reading(reached, last)) }
-            p { a href=(to(at.unwrap_or(last.0))) { "Look again" } }
+            p { a href=(to(at.unwrap_or(last.0))) { "Reload" } }
         },
         Answered::Ready(state) => Looked {
             here: PageClock::of(&call.node),
@@ -99,7 +99,7 @@ fn to(at: u64) -> String {
 struct Looked<'s> {
     here: PageClock,
     may_run: bool,
-    /// Whether the number asked for is after the last entry, whose state is shown instead.
+    /// Whether the requested number is after the last entry, whose state is shown instead.
     is_beyond: bool,
     state: &'s StateAt,
 }
@@ -133,7 +133,7 @@ impl Looked<'_> {
                     "."
                 }
             }
-            section #around data-live { h2 { "What happened around it" } (self.around()) }
+            section #around data-live { h2 { "Entries around it" } (self.around()) }
             section #state data-live {
                 h2 { "State" }
                 @for actor in &self.state.actors { (self.actor(actor)) }
@@ -155,7 +155,7 @@ impl Looked<'_> {
             after,
             ..
         } = self.state;
-        // Before the first entry there is nothing to see.
+        // There is no state before the first entry.
         let first = known.0.max(1);
         let number = |line: Option<&Line>| line.and_then(|line| line.seq).map(|seq| seq.0);
         let one_back = before.len().checked_sub(2).and_then(|nth| before.get(nth));
@@ -223,7 +223,7 @@ impl Looked<'_> {
             @if self.shows(actor.name) {
                 @for (title, items) in lists(&actor.state) { (self.list(title, &items)) }
             } @else {
-                p.faint { "Its state contains commands, and is shown only to those who may run commands." }
+                p.faint { "Its state contains commands, so it is shown only to users who may run commands." }
             }
             p.faint { "Digest " code { (actor.digest.to_string()) } }
         }
@@ -239,7 +239,7 @@ impl Looked<'_> {
                         @for (field, value) in members(item) { span.field { span.faint { (field) " " } (self.value(&field, &value)) } " " }
                     } } }
                 } } }
-                @if items.len() == SAMPLE { p.faint { "The first " (SAMPLE) " of them." } }
+                @if items.len() == SAMPLE { p.faint { "Only the first " (SAMPLE) " are shown." } }
             }
         }
     }
@@ -322,7 +322,7 @@ fn lists(state: &Value) -> Vec<(&str, Items<'_>)> {
     }
 }
 
-/// Returns the fields of an item that are not empty, false or zero, those of nested objects by their path. An exit code of zero is one.
+/// Returns the fields of an item, those of nested objects by their path. Omits empty, false and zero values, except exit codes.
 fn members(item: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     gather("", item, &mut found);

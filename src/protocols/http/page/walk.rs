@@ -1,14 +1,14 @@
-//! Lists collected in several queries: until a page is full, but no longer than is fair to other requests.
+//! Collects lists in several queries, until a page is full or the limit on queries is reached.
 
 use crate::protocols::http::problem::Problem;
 
-/// The number of items on a page.
+/// The maximum number of items on a page.
 pub(crate) const MOST: u32 = 100;
 
-/// The most queries for one page, which may then be short and continue on the next one.
+/// The maximum number of queries for one page. If they find too few items, the page is short, and the next one continues.
 const SHARES_MAX: u32 = 32;
 
-/// Returns up to [`MOST`] items from `from` on, and where the list continues. `share` returns some items and where they ended.
+/// Returns up to [`MOST`] items from `from` on, and where the list continues. `share` returns some items and where they end.
 pub(crate) async fn walk<V, C>(
     from: C,
     share: impl AsyncFn(C, u32) -> Result<(Vec<V>, Option<C>), Problem>,

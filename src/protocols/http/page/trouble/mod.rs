@@ -1,4 +1,4 @@
-//! The list of problems: each with what is wrong, and where to look or what to do. Each comes from a single query to an
+//! The list of problems. Each states what is wrong, and where to look or what to do. Each comes from a single query to an
 //! actor, however many items there are.
 
 use crate::actors::dispatch;
@@ -12,7 +12,7 @@ use crate::status::{ActorReport, NodeStatus};
 use crate::text;
 use maud::{Markup, html};
 
-/// The part of a limit, in percent, from which usage is reported as a problem.
+/// The usage of a limit, in percent, from which it is reported as a problem.
 const FULL: u64 = 80;
 
 /// The severity of a problem.
@@ -53,7 +53,7 @@ impl Trouble {
     }
 }
 
-/// The totals that are not part of the status. Those of processes are for users who may run commands.
+/// The totals that are not part of the status. Those of processes are present only for users who may run commands.
 pub(crate) struct Others {
     pub(crate) tasks: dispatch::Totals,
     pub(crate) processes: Option<process::Totals>,
@@ -101,26 +101,26 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
         let what = status.draining_what.join(", ");
         all.push(Trouble::warn(
             "Draining",
-            html! { "No new " (what) " until the next start; the coordinator ends when nothing is held any more." },
+            html! { "New " (what) " are refused until the next start. The coordinator stops once nothing is held." },
         ));
     }
     if let Some(ahead) = status.clock_ahead_ms {
         all.push(Trouble::warn(
             "Clock in doubt",
-            html! { "The wall clock is " (text::span(ahead)) " ahead of what was expected. Nothing is pruned until " code { "sexton confirm-clock" } ", or an hour without a step." },
+            html! { "The wall clock is " (text::span(ahead)) " ahead of the expected time. Nothing is pruned until you run " code { "sexton confirm-clock" } ", or an hour passes without a step of the clock." },
         ));
     }
     let problems = status.reloaded.iter().flat_map(|it| &it.problems);
     all.extend(problems.map(|problem| {
         Trouble::warn(
             "Configuration",
-            html! { "The newest reload could not apply a setting: " (words(problem)) },
+            html! { "The last reload could not apply a setting: " (words(problem)) },
         )
     }));
     if let Some(cut) = &status.recovered.cut {
         all.push(Trouble::warn(
-            "Log was cut",
-            html! { "The start found a torn end of the journal: " (words(cut)) },
+            "Journal was cut",
+            html! { "An incomplete end of the journal was cut off at the start: " (words(cut)) },
         ));
     }
     all.extend(
@@ -140,7 +140,7 @@ fn of_actor(actor: &ActorReport, here: PageClock) -> Vec<Trouble> {
         let items = text::count(status.quarantined.len() as u64, "item");
         all.push(Trouble::bad(
             "Quarantined",
-            html! { (items) " of the " (status.name) " actor panicked when their time came: time no longer acts on them." },
+            html! { "Timers of " (items) " of the " (status.name) " actor caused panics, and no longer run." },
         ));
     }
     let restarts = panics.restarts + panics.rebuilds;
@@ -164,7 +164,7 @@ fn of_disk(status: &NodeStatus, here: PageClock) -> Vec<Trouble> {
     if room != "ample" {
         all.push(Trouble::bad(
             "Disk is filling up",
-            html! { "Room for the journal is " (room) ": requests that add something are refused until there is space." },
+            html! { "Disk space for the journal is " (room) ": requests that add something are refused until space is freed." },
         ));
     }
     let Some(snapshots) = &status.snapshots else {
@@ -175,8 +175,8 @@ fn of_disk(status: &NodeStatus, here: PageClock) -> Vec<Trouble> {
         all.push(Trouble::bad(
             "No snapshots",
             html! {
-                "The newest checkpoint failed: " (words(failure))
-                @if let Some(last) = last { "; the last good one was " (last) " ago" }
+                "The last checkpoint failed: " (words(failure))
+                @if let Some(last) = last { "; the last successful one was " (last) " ago" }
                 ". The journal grows until one succeeds."
             },
         ));
@@ -201,7 +201,7 @@ fn of_machine(status: &NodeStatus) -> Vec<Trouble> {
     {
         all.push(Trouble::warn(
             "Memory",
-            html! { (percent) " % of the machine's memory is taken; " (text::bytes(left)) " are left." },
+            html! { (percent) " % of the machine's memory is in use; " (text::bytes(left)) " left." },
         ));
     }
     if let (Some(open), Some(most)) = (process.descriptors, process.descriptors_max)
@@ -226,21 +226,21 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
         let jobs = jobs(totals.jobs.abandoned, "abandoned");
         all.push(Trouble::bad(
             "Jobs failed",
-            html! { (jobs) " failed for good: retry or discard." },
+            html! { (jobs) " failed permanently: retry or discard." },
         ));
     }
     if totals.jobs.buried > 0 {
         let jobs = jobs(totals.jobs.buried, "buried");
         all.push(Trouble::warn(
             "Jobs buried",
-            html! { (jobs) " put aside by a client." },
+            html! { (jobs) " set aside by a client." },
         ));
     }
     if totals.jobs.retrying > 0 {
         let jobs = jobs(totals.jobs.retrying, "retrying");
         all.push(Trouble::warn(
             "Jobs failing",
-            html! { (jobs) " failed, and will be tried again." },
+            html! { (jobs) " failed, and will be retried." },
         ));
     }
     let in_all: u64 = [
@@ -274,7 +274,7 @@ fn of_tasks(tasks: &dispatch::Totals) -> Vec<Trouble> {
     if tasks.failed > 0 {
         all.push(Trouble::bad(
             "Tasks failed",
-            html! { a href="/page/tasks?status=complete" { (text::count(tasks.failed, "task")) } " ended without doing the work." },
+            html! { a href="/page/tasks?status=complete" { (text::count(tasks.failed, "task")) } " ended without completing the work." },
         ));
     }
     if tasks.pause != dispatch::Pause::Off {
@@ -305,14 +305,14 @@ fn of_lease(view: &LeaseView, here: PageClock) -> Option<Trouble> {
         let since = here.since(current.since);
         return Some(Trouble::warn(
             "Lease overruns",
-            html! { "The pass of " (link) " runs for " (since) ", longer than its period." },
+            html! { "The pass of " (link) " has been running for " (since) ", longer than its period." },
         ));
     }
     (lease.broken > 0).then(|| {
         let passes = text::count(lease.broken.into(), "pass");
         Trouble::bad(
             "Lease fails",
-            html! { "The newest of " (link) ": " (passes) " in a row did not run to their end." },
+            html! { "The last " (passes) " of " (link) " did not run to completion." },
         )
     })
 }
@@ -323,15 +323,15 @@ fn of_service(service: &ServiceView) -> Option<Trouble> {
     match service.status {
         Status::Failed => Some(Trouble::bad(
             "Service failed",
-            html! { (link) " ended badly, and is not started again by itself." },
+            html! { (link) " failed, and will not be restarted automatically." },
         )),
         Status::Backoff => Some(Trouble::bad(
             "Service restarts",
-            html! { (link) " ended, and is started again after a wait; " (restarts) " restarts of late." },
+            html! { (link) " ended, and will be restarted after a delay; " (restarts) " recent restarts." },
         )),
         Status::Waiting => Some(Trouble::warn(
             "Service waits",
-            html! { (link) " waits until " (words(&service.waits_for.join(", "))) " run." },
+            html! { (link) " is waiting for " (words(&service.waits_for.join(", "))) "." },
         )),
         Status::Stopped
         | Status::Finished
@@ -340,7 +340,7 @@ fn of_service(service: &ServiceView) -> Option<Trouble> {
         | Status::Stopping => (restarts > 0).then(|| {
             Trouble::warn(
                 "Service restarted",
-                html! { (link) " was restarted " (text::count(restarts as u64, "time")) " of late." },
+                html! { (link) " was restarted " (text::count(restarts as u64, "time")) " recently." },
             )
         }),
     }

@@ -1,4 +1,4 @@
-//! Tests every kind of problem over made-up statuses: its text, and its level.
+//! Tests the text and level of every kind of problem, with made-up statuses.
 
 use super::*;
 use crate::actors::dispatch::Pause;
@@ -110,19 +110,19 @@ fn a_node_says_what_its_start_and_its_clock_found() {
     for (status, expected) in [
         (
             draining,
-            "warn Draining: No new locks, jobs until the next start; the coordinator ends when nothing is held any more.",
+            "warn Draining: New locks, jobs are refused until the next start. The coordinator stops once nothing is held.",
         ),
         (
             clock,
-            "warn Clock in doubt: The wall clock is 1 d 0 h ahead of what was expected. Nothing is pruned until sexton confirm-clock, or an hour without a step.",
+            "warn Clock in doubt: The wall clock is 1 d 0 h ahead of the expected time. Nothing is pruned until you run sexton confirm-clock, or an hour passes without a step of the clock.",
         ),
         (
             reloaded,
-            "warn Configuration: The newest reload could not apply a setting: fsync: only at a start",
+            "warn Configuration: The last reload could not apply a setting: fsync: only at a start",
         ),
         (
             recovered(Some("at byte 7"), &[]),
-            "warn Log was cut: The start found a torn end of the journal: at byte 7",
+            "warn Journal was cut: An incomplete end of the journal was cut off at the start: at byte 7",
         ),
         (recovered(None, &["slot a"]), "warn Snapshot mended: slot a"),
     ] {
@@ -152,9 +152,7 @@ fn an_actor_says_that_it_panicked() {
     );
     assert_eq!(
         of(&actor(2, supervisor::Record::default())),
-        [
-            "bad Quarantined: 2 items of the lock actor panicked when their time came: time no longer acts on them."
-        ]
+        ["bad Quarantined: Timers of 2 items of the lock actor caused panics, and no longer run."]
     );
 }
 
@@ -195,15 +193,15 @@ fn disk_and_machine_say_what_runs_short() {
     for (status, expected) in [
         (
             disk,
-            "bad Disk is filling up: Room for the journal is low: requests that add something are refused until there is space.",
+            "bad Disk is filling up: Disk space for the journal is low: requests that add something are refused until space is freed.",
         ),
         (
             snapshots,
-            "bad No snapshots: The newest checkpoint failed: no space. The journal grows until one succeeds.",
+            "bad No snapshots: The last checkpoint failed: no space. The journal grows until one succeeds.",
         ),
         (
             memory(1 << 20),
-            "warn Memory: 99 % of the machine's memory is taken; 1.0 MiB are left.",
+            "warn Memory: 99 % of the machine's memory is in use; 1.0 MiB left.",
         ),
         (
             descriptors,
@@ -212,7 +210,10 @@ fn disk_and_machine_say_what_runs_short() {
     ] {
         assert_eq!(of(&status), [expected]);
     }
-    assert!(of(&memory(1 << 29)).is_empty(), "half of it is left");
+    assert!(
+        of(&memory(1 << 29)).is_empty(),
+        "half of the memory is left"
+    );
 }
 
 #[test]
@@ -227,21 +228,21 @@ fn queues_say_what_fails_and_what_fills_up() {
                 abandoned: 1,
                 ..none()
             }),
-            "bad Jobs failed: 1 job failed for good: retry or discard.",
+            "bad Jobs failed: 1 job failed permanently: retry or discard.",
         ),
         (
             phase(Counts {
                 buried: 2,
                 ..none()
             }),
-            "warn Jobs buried: 2 jobs put aside by a client.",
+            "warn Jobs buried: 2 jobs set aside by a client.",
         ),
         (
             phase(Counts {
                 retrying: 2,
                 ..none()
             }),
-            "warn Jobs failing: 2 jobs failed, and will be tried again.",
+            "warn Jobs failing: 2 jobs failed, and will be retried.",
         ),
     ] {
         assert_eq!(of(&status), [expected]);
@@ -341,7 +342,7 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
     for (found, expected) in [
         (
             said(of_tasks(&failed)),
-            "bad Tasks failed: 2 tasks ended without doing the work.",
+            "bad Tasks failed: 2 tasks ended without completing the work.",
         ),
         (
             said(of_tasks(&paused)),
@@ -353,27 +354,27 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
         ),
         (
             lease(0, Some(overruns)),
-            "warn Lease overruns: The pass of sync runs for 1 min 0 s, longer than its period.",
+            "warn Lease overruns: The pass of sync has been running for 1 min 0 s, longer than its period.",
         ),
         (
             lease(3, None),
-            "bad Lease fails: The newest of sync: 3 passes in a row did not run to their end.",
+            "bad Lease fails: The last 3 passes of sync did not run to completion.",
         ),
         (
             service(Status::Failed, 0),
-            "bad Service failed: web ended badly, and is not started again by itself.",
+            "bad Service failed: web failed, and will not be restarted automatically.",
         ),
         (
             service(Status::Backoff, 4),
-            "bad Service restarts: web ended, and is started again after a wait; 4 restarts of late.",
+            "bad Service restarts: web ended, and will be restarted after a delay; 4 recent restarts.",
         ),
         (
             service(Status::Waiting, 0),
-            "warn Service waits: web waits until database run.",
+            "warn Service waits: web is waiting for database.",
         ),
         (
             service(Status::Running, 1),
-            "warn Service restarted: web was restarted 1 time of late.",
+            "warn Service restarted: web was restarted 1 time recently.",
         ),
     ] {
         assert_eq!(found, [expected]);
