@@ -124,12 +124,14 @@ impl Pair {
                 }
                 Effect::Tell(to, message) if to == HOLDER => {
                     let ToHolder::Held(it) =
-                        rmp_serde::from_slice(&message).expect("it is one of those");
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
                     held.push((to, it));
                 }
                 Effect::Tell(to, message) => {
                     assert_eq!(to, ActorId::PROCESS);
-                    told.push(rmp_serde::from_slice(&message).expect("it is one of those"));
+                    told.push(
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message"),
+                    );
                 }
                 Effect::Act(_) => unreachable!("nothing is done in the world"),
             }

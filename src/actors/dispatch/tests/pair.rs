@@ -218,14 +218,14 @@ impl Pair {
                 }
                 Effect::Tell(ActorId::LOCK, message) => {
                     let told: lock::Message =
-                        rmp_serde::from_slice(&message).expect("it is one of those");
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
                     self.note_hold(&told);
                     locks.push(told);
                 }
                 Effect::Tell(to, message) => {
                     assert_eq!(to, ActorId::PROCESS);
                     let told: process::Message =
-                        rmp_serde::from_slice(&message).expect("it is one of those");
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
                     processes.push(told);
                 }
                 Effect::Act(_) => unreachable!("nothing is done in the world"),
@@ -391,7 +391,7 @@ impl Pair {
         };
         let (id, attempt) = attempt;
         for key in ["wip-pool-lock-execute", "wip-pool-lock-update"] {
-            let name = |text: &str| Name::try_from(text).expect("it is short");
+            let name = |text: &str| Name::try_from(text).expect("the name is short");
             self.send(Message::Held(LockState {
                 key: name(key),
                 index: name(&id.to_string()),

@@ -66,7 +66,7 @@ fn shown(machine: &LeaseMachine) -> String {
 }
 
 fn name() -> Name {
-    Name::try_from("nightly").expect("it is short")
+    Name::try_from("nightly").expect("the name is short")
 }
 
 fn command() -> Arc<Launching> {

@@ -142,7 +142,7 @@ impl World {
     }
 
     fn name(lease: u8) -> Name {
-        Name::try_from(if lease == 0 { "a" } else { "b" }).expect("it is short")
+        Name::try_from(if lease == 0 { "a" } else { "b" }).expect("the name is short")
     }
 
     fn lease(&self, name: &Name) -> Option<Lease> {
@@ -188,7 +188,7 @@ impl World {
         let named = |(name, _): &&(String, Bytes)| name == "SEXTON_LEASE";
         let its = asked.launching.spec.env.iter().find(named);
         let its = its.expect("the lease is in its environment").1.as_bytes();
-        let lease = Name::new(its).expect("it is short");
+        let lease = Name::new(its).expect("the name is short");
         assert!(self.launched.insert(asked.id), "a pass is launched twice");
         let mut beside = self.records.values();
         let beside = beside.find(|it| it.lease == lease && it.end.is_none());
