@@ -102,10 +102,10 @@ impl Attempt {
                 "its command stopped sending heartbeats".to_owned()
             }
             (Verdict::FailedOut(Cause::ServerLost), _) => {
-                "its server could not be reached, and it may not run twice".to_owned()
+                "its server could not be reached, and it must not run twice".to_owned()
             }
             (Verdict::FailedOut(Cause::ServerGone), _) => {
-                "its server is gone, and it may not run twice".to_owned()
+                "its server was removed, and it must not run twice".to_owned()
             }
             (Verdict::Ended(_) | Verdict::Waits | Verdict::Reset(_) | Verdict::FailedOut(_), _) => {
                 String::new()

@@ -384,7 +384,7 @@ impl LeaseMachine {
         )
     }
 
-    /// Decides a tick of a schedule: one of its dates has come.
+    /// Decides a tick of a schedule: one of its dates has arrived.
     fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
         let due = self.state.dues.get(place);
         let Some(due) = due else {

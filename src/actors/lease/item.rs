@@ -219,7 +219,7 @@ pub struct Place {
     pub ttl_ms: u64,
     /// Whether the client waits on a connection, so that it can be notified when its turn comes.
     pub connected: bool,
-    /// If the client does not wait on a connection, the time until which it may repeat its request.
+    /// Until when the client may repeat its request, if it does not wait on a connection.
     pub until: Timestamp,
     /// Whether other requests rely on the pass too. The pass is then owed even if this request is withdrawn.
     #[serde(default)]
@@ -273,7 +273,7 @@ impl Current {
 }
 
 impl Lease {
-    /// The number of consecutive passes that were not whole after which owed passes are given up.
+    /// After this number of consecutive passes that were not whole, owed passes are given up.
     pub const BROKEN_MAX: u32 = 25;
 
     /// Returns the newest pass if it is running.

@@ -171,7 +171,7 @@ pub struct Claim {
     pub process: Option<Binding>,
     /// The PID of the client, for display; 0 if unknown.
     pub pid: u64,
-    /// Without a process, the time in milliseconds within which the client must renew.
+    /// The time within which a client without a process must renew, in milliseconds.
     pub ttl_ms: u64,
     /// Whether the client waits for its turn on a connection.
     pub waits: bool,

@@ -146,7 +146,7 @@ pub enum Refused {
     #[error("the lease is disabled")]
     Disabled,
     /// The server is draining, so no pass begins.
-    #[error("the coordinator is draining and begins no passes")]
+    #[error("the coordinator is draining and starts no passes")]
     Draining,
     /// The configured maximum number of leases is reached.
     #[error("the maximum number of leases is reached")]

@@ -4,7 +4,7 @@ use crate::actors::lease::item::Lease;
 use crate::clock::{Date, Timestamp};
 use serde::Serialize;
 
-/// A lease as it is shown.
+/// A lease as shown to clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeaseView {
     /// The state of the lease.

@@ -125,9 +125,9 @@ pub enum Message {
         index: Name,
         /// The name of the requesting client.
         owner: Name,
-        /// The timeout as owner without a renewal, in seconds.
+        /// How long the entry stays an owner without a renewal, in seconds.
         ttl: u16,
-        /// The timeout as contender without a renewal, in seconds.
+        /// How long the entry stays a contender without a renewal, in seconds.
         ttw: u16,
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
@@ -141,9 +141,9 @@ pub enum Message {
         index: Name,
         /// The name of the requesting client.
         owner: Name,
-        /// The timeout as owner without a renewal, in seconds.
+        /// How long the entry stays an owner without a renewal, in seconds.
         ttl: u16,
-        /// The timeout as contender without a renewal, in seconds.
+        /// How long the entry stays a contender without a renewal, in seconds.
         ttw: u16,
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
@@ -546,9 +546,9 @@ pub struct EntryView {
     pub owner: Name,
     /// Position in line; 1 for the owner.
     pub place: u32,
-    /// Seconds that it lives as owner without a renewal.
+    /// How long the entry stays an owner without a renewal, in seconds.
     pub ttl: u16,
-    /// Seconds that it waits as contender without a renewal.
+    /// How long the entry stays a contender without a renewal, in seconds.
     pub ttw: u16,
     /// Priority among contenders, see [`Rules::high_first`].
     pub priority: u8,

@@ -1,4 +1,4 @@
-//! The port's state of an attempt, and the interpretation of the keeper's reports about it.
+//! The port's record of an attempt, and the interpretation of the keeper's reports about it.
 
 use crate::actors::process::{End, Failure, Identity, Lost, Message, Spec, Step};
 use crate::bytes::Bytes;
@@ -113,7 +113,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns why it is unknown how a vanished process ended.
+/// Returns the reason why it is unknown how a process ended.
 pub(super) const fn reason(launched: bool) -> Lost {
     if launched {
         Lost::KeeperGone

@@ -104,7 +104,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles the end of a process for which `World::watch` was called.
+    /// Handles the end of a process, after `World::watch` was called for it.
     pub fn ended(&mut self, id: ProcessId) {
         let held = self.is_held(id);
         let Some(attempt) = self.attempts.get(&id) else {

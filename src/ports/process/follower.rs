@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long the keeper has to report the end of a process that has ended according to the kernel before it is asked, in milliseconds.
 pub(super) const PATIENCE_MS: u64 = 1000;
 
-/// The first such wait, in milliseconds. It is short, since the report is usually already on its way.
+/// The first of these waits, in milliseconds. It is short, since the report is usually already on its way.
 pub(super) const SOON_MS: u64 = 10;
 
 /// The first interval between two attempts to join a keeper, in milliseconds; doubled each time.

@@ -277,7 +277,7 @@ impl<R: FnMut(Message)> Real<R> {
                 step: Step::Keeper,
                 errno: 0,
                 about: Some(format!(
-                    "{STARTS_MAX} keepers have ended within {} seconds",
+                    "{STARTS_MAX} keepers have exited within {} seconds",
                     STARTS_WITHIN_MS / 1000
                 )),
             });

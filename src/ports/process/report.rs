@@ -82,7 +82,7 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    /// Records that a process that no request has asked to follow is running or has ended.
+    /// Records that a process is running or has ended that the port was not asked to follow.
     fn meet(&mut self, id: ProcessId, identity: Identity, lives: bool) {
         if lives {
             self.strangers.insert(id, identity);

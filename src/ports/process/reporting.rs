@@ -1,4 +1,4 @@
-//! The socket on which a process that works on a task reports, and the secret with which it does so.
+//! The socket on which a process that works on a task reports, and the secret that it uses.
 //!
 //! The secret of a process is its id followed by a message authentication code of the id (HMAC-SHA-256, RFC 2104), under a key that is
 //! stored only in the data directory. So no secret appears in the journal or in a record, and a restarted coordinator accepts the secrets

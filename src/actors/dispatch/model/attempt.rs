@@ -98,10 +98,10 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
             "its command stopped sending heartbeats".to_owned()
         }
         (Verdict::FailedOut(Cause::ServerLost), ..) => {
-            "its server could not be reached, and it may not run twice".to_owned()
+            "its server could not be reached, and it must not run twice".to_owned()
         }
         (Verdict::FailedOut(Cause::ServerGone), ..) => {
-            "its server is gone, and it may not run twice".to_owned()
+            "its server was removed, and it must not run twice".to_owned()
         }
         (Verdict::Ended(_) | Verdict::Waits | Verdict::Reset(_) | Verdict::FailedOut(_), ..) => {
             String::new()

@@ -1,4 +1,4 @@
-//! Requests about tasks, and reports of their commands.
+//! Requests about tasks, and reports from their commands.
 
 use super::{Applied, ApplyResult, Entry, Model, free_slot};
 use sexton::actors::dispatch::{

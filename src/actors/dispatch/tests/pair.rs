@@ -265,7 +265,7 @@ impl Pair {
         for _ in 0..100 {
             let due = self.machine.due(self.both());
             let item = due.and_then(|due| Item::of(&self.machine.tick(due)));
-            assert_eq!(item, self.model.due(self.both()), "what is due first");
+            assert_eq!(item, self.model.due(self.both()), "the first due item");
             let (Some(item), Some(due)) = (item, due) else {
                 self.check_deadline();
                 return;
@@ -427,7 +427,7 @@ impl Pair {
     }
 
     fn start(&mut self) {
-        // A start takes time.
+        // A start is not instantaneous.
         self.now += 1;
         self.seq += 1;
         let stamp = Stamp {

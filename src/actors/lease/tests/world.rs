@@ -337,7 +337,7 @@ impl World {
         self.tell_if_gone(id);
     }
 
-    /// Rebuilds the machine from its log, and checks that it is the same.
+    /// Rebuilds the machine from its log, and checks that the result is the same.
     fn reload(&mut self) {
         let replayed = self.bench.replayed();
         assert_eq!(replayed.digest(), self.bench.machine.digest());
@@ -468,7 +468,7 @@ fn caught(fault: Fault, by: &str) {
         }
         said.push(what);
     }
-    panic!("{fault:?} is not found, but {said:?}");
+    panic!("{fault:?} was not caught; other failures: {said:?}");
 }
 
 #[test]
