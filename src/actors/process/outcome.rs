@@ -177,7 +177,7 @@ pub enum Refused {
     #[error("the disk is full")]
     DiskFull,
     /// The idempotency key was used before with a different request.
-    #[error("the key came before, with another request")]
+    #[error("the idempotency key was already used for a different request")]
     KeyReused,
 }
 
