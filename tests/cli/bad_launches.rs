@@ -65,7 +65,7 @@ fn what_cannot_be_executed_says_why() {
     file(&at("interpreted"), "#!/no/such/interpreter -x\n", 0o755);
     file(&at("garbage"), "neither a program nor a script\n", 0o755);
     let [plain, interpreted, garbage] = ["plain", "interpreted", "garbage"].map(at);
-    let lacks = "/no/such/interpreter -x, which should execute it, does not exist";
+    let lacks = "the interpreter /no/such/interpreter -x does not exist";
     let absent = "No such file or directory";
     let cases: [Case<'_>; 5] = [
         (&["--", "/no/such/program"], 127, "exec", 2, absent),

@@ -395,7 +395,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the task and the attempt that a lock belongs to, if the lock is one of a task.
+    /// Returns the task and the attempt that a lock belongs to; `None` if it does not belong to a task.
     pub(super) fn of_lock(&self, held: &LockState) -> Option<(Slot, &Task, Token)> {
         let id = std::str::from_utf8(held.index.as_bytes()).ok()?;
         let (slot, task) = self.state.find(id.parse().ok()?)?;

@@ -76,7 +76,8 @@ impl Task {
 }
 
 impl Attempt {
-    /// Returns a message about the result of the attempt.
+    /// Returns a message about the result of the attempt. It becomes part of the task's state, which a replay of an older journal must
+    /// reproduce: these texts must not change.
     pub(super) fn words(&self, verdict: Verdict, exit: Option<Exit>) -> String {
         match (verdict, &self.said) {
             (
@@ -91,7 +92,7 @@ impl Attempt {
                 let how = match exit {
                     Some(Exit::Signal(signal)) => format!("was killed by signal {signal}"),
                     Some(Exit::Code(code)) => {
-                        format!("ended with status {code}, without a report,")
+                        format!("ended with status {code}, unannounced,")
                     }
                     _ => "was lost".to_owned(),
                 };

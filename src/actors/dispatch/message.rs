@@ -214,7 +214,7 @@ pub enum Act {
     Restart,
 }
 
-/// A report of a command about the burst that it runs.
+/// A report from a command about the burst that it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {

@@ -77,7 +77,7 @@ pub enum FarEnd {
 /// The maximum number of times that a local process is replaced after it ended without reporting the result.
 const AGAIN_MAX: u32 = 10;
 
-/// How long the local process may outlive the time that the attempt has to stop before it is killed, in milliseconds.
+/// How much longer than its attempt the local process may take to stop before it is killed, in milliseconds.
 const MORE_GRACE_MS: u32 = 30_000;
 
 impl Reach {

@@ -181,15 +181,15 @@ pub struct GroupView {
 /// The number of tasks in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Not started, including those that are not ready.
+    /// Tasks that have not started, including those that are not ready.
     pub fresh: u64,
-    /// Between two bursts.
+    /// Tasks between two bursts.
     pub waiting: u64,
-    /// Running a burst.
+    /// Tasks that are running a burst.
     pub processing: u64,
-    /// Over, including those that failed.
+    /// Tasks that are over, including those that failed.
     pub complete: u64,
-    /// Over because of a failure.
+    /// Tasks that are over because they failed.
     pub failed: u64,
     /// The pause that applies to all tasks.
     pub pause: Pause,

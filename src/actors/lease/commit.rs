@@ -1,4 +1,4 @@
-//! Applies an outcome. Nothing is decided here.
+//! Applies an outcome. All decisions have been made before.
 
 use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
@@ -66,7 +66,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Sends other actors everything that they have to do for a lease. Each message is an upsert.
+    /// Sends the outstanding requests for a lease to other actors. Each message is an upsert.
     pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(lease) = self.state.leases.get(slot) else {
             return;
@@ -110,7 +110,7 @@ impl LeaseMachine {
 }
 
 impl Step {
-    /// Returns whether another actor has something to do after this step.
+    /// Returns whether this step requires requests to other actors.
     const fn binds(&self) -> bool {
         matches!(
             self,
@@ -140,7 +140,9 @@ impl Binding {
 impl Lease {
     /// Creates a lease with the name in a message.
     fn named(message: &Message) -> Self {
-        let name = message.name().expect("what makes a lease names it");
+        let name = message
+            .name()
+            .expect("a message that creates a lease names it");
         Self {
             name: name.clone(),
             ..Self::default()
@@ -177,7 +179,7 @@ impl Lease {
                 self.share();
             }
             Step::Placed { until } => {
-                // An earlier request may still be owed a pass, because its pass was not whole or its place lapsed.
+                // An earlier request may still be owed a pass, because its pass was not whole or its place expired.
                 let shared = self.wanted > self.settled();
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });
@@ -210,7 +212,7 @@ impl Lease {
         }
     }
 
-    /// Marks that other requests rely on the pass of the one that is next.
+    /// Marks that other requests rely on the pass of the next request.
     const fn share(&mut self) {
         if let Some(place) = &mut self.next {
             place.shared = true;
@@ -272,7 +274,7 @@ impl Lease {
     ) {
         let place = match source {
             Source::Request => Place::of(entry, message, self, entry.at),
-            Source::Place => self.next.take().expect("somebody is next"),
+            Source::Place => self.next.take().expect("a request is next"),
             Source::Kept | Source::Date => Place::kept(self),
         };
         self.begun += 1;
@@ -293,7 +295,7 @@ impl Lease {
             },
         };
         if source == Source::Request {
-            // The place that is dropped has lapsed, or belongs to the same client.
+            // The place that is dropped has expired, or belongs to the same client.
             self.next = None;
         }
         self.current = Some(Current {
@@ -310,7 +312,7 @@ impl Lease {
         });
     }
 
-    /// Keeps the command of a request, for the case that its pass has to be repeated.
+    /// Keeps the command of a request, in case its pass has to be repeated.
     fn keep(&mut self, message: &Message, source: Source) {
         self.broken = 0;
         let period_ms = self.settings.period_ms;
@@ -400,7 +402,7 @@ impl Lease {
         self.wanted = self.whole;
     }
 
-    /// Returns what is launched for a pass, with its token and the name of the lease added to the environment.
+    /// Returns the launch for a pass, with the token and the name of the lease added to the environment.
     fn launching(&self, command: &Command, token: Token) -> Launching {
         let mut launching = Launching::clone(command);
         let name = self.name.to_text();
@@ -415,7 +417,7 @@ impl Lease {
 }
 
 impl Place {
-    /// Returns the place of the request in a message.
+    /// Creates the place for the request in a message.
     fn of(entry: Stamp, message: &Message, lease: &Lease, until: Timestamp) -> Self {
         let Message::Request(requesting) = message else {
             unreachable!("only a request has a place");
@@ -444,9 +446,9 @@ impl Place {
         }
     }
 
-    /// Returns a place for an owed pass.
+    /// Creates a place for an owed pass.
     fn kept(lease: &Lease) -> Self {
-        let (command, period_ms) = lease.kept().expect("there is something to run");
+        let (command, period_ms) = lease.kept().expect("an owed pass has a command");
         Self {
             token: Token(0),
             command: Some(Command::clone(command)),

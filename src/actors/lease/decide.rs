@@ -11,7 +11,7 @@ use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
 
-/// How late, in milliseconds, a date may be noticed without counting as missed.
+/// How late a date may be noticed without counting as missed, in milliseconds.
 const LATE_MS: u64 = 60_000;
 
 /// The slot of an existing or new lease, the lease if it exists, and the steps that create it.
@@ -83,7 +83,7 @@ impl LeaseMachine {
             .filter(|it| it.is_live(now))
             .filter(is_own)
         {
-            // A. If that client dies, it leaves no command that could be run for this request.
+            // A. If the next request has no command and its client dies, there is no command to run for this one.
             if other.command.is_some() || requesting.claim.is_some() || no_delay {
                 let turn = Turn::NotNeeded;
                 if other.command.is_some() && !no_delay && !other.shared {
@@ -170,7 +170,7 @@ impl LeaseMachine {
             let steps = [(slot, Step::Left)].into_iter().chain(gives_up);
             return changed_all(steps.collect());
         }
-        // The turn came in the meantime, but no client is there to run the pass.
+        // The turn has come in the meantime, but there is no client to run the pass.
         let is_unheard = |it: &Current| it.place == token && it.is_clients();
         let runs = found.filter(|(_, lease)| lease.running().is_some_and(is_unheard));
         match runs {
@@ -236,7 +236,7 @@ impl LeaseMachine {
         }
         let period_ms = lease.map_or(Settings::PERIOD_MS, |it| it.settings.period_ms);
         let now = moment.now;
-        // If the wall clock was set back since then, nobody must wait longer than a period.
+        // If the wall clock was set back since then, no request may wait longer than a period.
         let of_current = now
             .offset
             .time(current.until)
@@ -269,7 +269,7 @@ impl LeaseMachine {
         Ok(changed_all(steps))
     }
 
-    /// A process is gone: ends the pass or the request that depends on it.
+    /// Decides on the end of a process: the pass or the request that depends on it ends.
     fn gone(&self, moment: &Moment, gone: EndNotice) -> Outcome {
         let mut steps = Vec::new();
         for slot in self.state.of_process(gone.process) {
@@ -279,7 +279,7 @@ impl LeaseMachine {
             let current = lease.running();
             let of_pass = current.map(|it| self.gone_of_pass(moment, (slot, it), gone));
             let of_pass = of_pass.unwrap_or_default();
-            // If the lease is deleted, the request that is next goes with it.
+            // If the lease is deleted, the next request is deleted with it.
             let stays = !of_pass.contains(&(slot, Step::Forgotten));
             steps.extend(of_pass);
             let next = lease.next.as_ref().and_then(|place| place.process);
@@ -319,7 +319,7 @@ impl LeaseMachine {
             Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => false,
         };
         if has_parcel && gone.exit == Some(Exit::Failed) && !current.stopping {
-            // The caller is gone, with its streams: launch without them.
+            // The caller has exited, and its streams are closed: launch without them.
             let process = moment.process_id(0);
             return vec![(slot, Step::Relaunched { process })];
         }
@@ -343,7 +343,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Decides a tick of a lease: for the running pass or, if there is none, for what comes next.
+    /// Decides a tick of a lease: for the running pass or, if there is none, for the next one.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let now = moment.now.at;
         let Some(lease) = self.state.leases.get(slot) else {
@@ -384,7 +384,7 @@ impl LeaseMachine {
         )
     }
 
-    /// Decides a tick of a schedule: one of its dates has come.
+    /// Decides a tick of a schedule: one of its dates has arrived.
     fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
         let due = self.state.dues.get(place);
         let Some(due) = due else {
@@ -392,11 +392,11 @@ impl LeaseMachine {
         };
         let slot = due.lease;
         let lease = self.state.leases.get(slot);
-        let lease = lease.expect("a date is that of a lease");
+        let lease = lease.expect("a schedule date belongs to a lease");
         let today = moment.now.date();
         let at = lease.schedule.as_ref().and_then(|it| it.next(today));
         let mut steps = vec![(slot, Step::Scheduled { at, place })];
-        // The newest date that has come, if several were missed.
+        // The most recent date that has passed, if several were missed.
         let recent = Date(today.0.saturating_sub(LATE_MS + 1));
         let recent = lease.schedule.as_ref().and_then(|it| it.next(recent));
         let in_time = today <= due.at.plus_ms(LATE_MS) || recent.is_some_and(|it| it <= today);
@@ -408,12 +408,12 @@ impl LeaseMachine {
 }
 
 impl Requesting {
-    /// Returns the command that is run for the request, unless it brings a claim.
+    /// Returns the command that is run for the request, unless the request has a claim.
     pub(super) fn command_for<'a>(&'a self, lease: &'a Lease) -> Option<&'a Command> {
         self.command.as_ref().or(lease.settings.command.as_ref())
     }
 
-    /// Returns whether this place belongs to the same client, which repeats its request.
+    /// Returns whether a place belongs to the same client, so that the client repeats its request.
     fn is(&self, place: &Place) -> bool {
         let process = self.claim.and_then(|it| it.process).map(|it| it.process);
         process.is_some() && place.process.map(|it| it.process) == process

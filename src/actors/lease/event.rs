@@ -1,4 +1,4 @@
-//! The events that a journal entry causes: which passes began and how they ended, which request is next, what was set.
+//! The events that a journal entry causes: passes that began or ended, requests that are next, settings that changed.
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::item::{Current, Holder};

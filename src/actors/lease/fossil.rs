@@ -1,14 +1,14 @@
-//! The four numbers in which Fossil stores a lease: the holder of the pass and until when, the next holder and until when.
+//! The four numbers in which Fossil stores a lease: the current holder and its expiry, the next holder and its expiry.
 //!
 //! They are parsed as in Fossil's `backoffice.c`: four times, blanks are skipped and digits are read. Parsing stops at
-//! any other character, and numbers not read are 0.
+//! any other character, and numbers that were not read are 0.
 
 /// A lease as Fossil stores it: `idCurrent tmCurrent idNext tmNext`, with times in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Four(pub [u64; 4]);
 
 impl Four {
-    /// Parses a lease. As in Fossil, every text is a valid lease. A number that is too large becomes the largest one.
+    /// Parses a lease. As in Fossil, every text is a valid lease. A number that is too large becomes the maximum.
     pub fn read(text: &str) -> Self {
         let mut bytes = text.bytes().peekable();
         let mut numbers = [0_u64; 4];
@@ -31,7 +31,7 @@ impl std::fmt::Display for Four {
     }
 }
 
-/// Returns when a lease was last used, in the words of Fossil's settings page.
+/// Returns how long ago a lease was last used, in the words of Fossil's settings page.
 ///
 /// `age` formats a number of seconds.
 pub fn last_run(four: &Four, now: u64, age: impl Fn(u64) -> String) -> String {

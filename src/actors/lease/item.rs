@@ -10,33 +10,33 @@ use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The command of a pass, shared by all who keep it.
+/// The command of a pass. It may be large, so it is shared rather than copied.
 pub type Command = Arc<Launching>;
 
-/// The settings of a lease, which an administrator may change without changing its clients.
+/// The settings of a lease. An administrator may change them without changing the clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// The shortest time between the starts of two passes, in milliseconds.
+    /// The minimum time between the starts of two passes, in milliseconds.
     pub period_ms: u64,
-    /// Whether requests never wait: their passes begin at once or not at all.
+    /// Whether requests never wait: a pass begins immediately or not at all.
     pub no_delay: bool,
     /// Whether requests are refused.
     pub disabled: bool,
     /// Milliseconds after which a pass is stopped; 0 for no limit.
     pub max_run_ms: u64,
-    /// The command for requests that bring none, and for the schedule.
+    /// The command for requests without one, and for the schedule.
     pub command: Option<Command>,
-    /// Whether a missed date of the schedule is made up for, once.
+    /// Whether a pass makes up for missed dates of the schedule.
     pub catches_up: bool,
-    /// The path of a log file, which gets a line when a pass begins and when it ends.
+    /// The path of a log file. A line is written to it when a pass begins and when it ends.
     pub log: Option<String>,
 }
 
 impl Settings {
     /// The default period, as in Fossil (`BKOFCE_LEASE_TIME`).
     pub const PERIOD_MS: u64 = 60_000;
-    /// The longest period and the longest time limit of a pass: 366 days.
+    /// The maximum for periods and time limits, in milliseconds: 366 days.
     pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
     /// The maximum length of the path of a log file, in bytes.
     pub const LOG_BYTES_MAX: usize = 4096;
@@ -68,11 +68,11 @@ pub enum Setting {
     Disabled(bool),
     /// Milliseconds after which a pass is stopped; 0 for no limit.
     MaxRun(u64),
-    /// The command for requests that bring none; `None` to remove it.
+    /// The command for requests without one; `None` to remove it.
     Command(Option<Command>),
     /// When passes are requested by schedule; `None` to remove the schedule.
     Schedule(Option<Schedule>),
-    /// Whether a missed date of the schedule is made up for, once.
+    /// Whether a pass makes up for missed dates of the schedule.
     CatchesUp(bool),
     /// The path of the log file of passes; `None` to remove it.
     Log(Option<String>),
@@ -106,7 +106,7 @@ pub struct Lease {
     pub begun: u64,
     /// The number of the newest whole pass: one that ran to its end, or was stopped because it ran too long.
     pub whole: u64,
-    /// A whole pass with this number or a later one was requested.
+    /// The number of a pass: a whole pass with this number or a higher one was requested.
     pub wanted: u64,
     /// The number of consecutive passes that were not whole.
     pub broken: u32,
@@ -118,38 +118,38 @@ pub struct Lease {
     pub command: Option<(Command, u64)>,
     /// When passes are requested by schedule.
     pub schedule: Option<Schedule>,
-    /// The slot of the next date of the schedule.
+    /// The slot of the schedule's next date.
     pub due: Option<Slot>,
     /// Whether the lease is deleted when its pass has ended.
     pub leaves: bool,
-    /// Whether no pass begins until the next start of the server, because it is draining.
+    /// Whether the server is draining, so that no pass begins until its next start.
     pub rests: bool,
-    /// The log file for `command`, if its request named one.
+    /// The log file for `command`, if the request named one.
     pub log: Option<String>,
 }
 
-/// The newest pass. Kept after its end, since its period may last longer.
+/// The newest pass. Kept after its end, since its period may not be over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
-    /// The fencing token: the journal entry by which it began.
+    /// The fencing token: the number of the journal entry that began the pass.
     pub token: Token,
-    /// The journal entry of the request that it belongs to; zero if there is none.
+    /// The journal entry of the request that the pass is for; zero if there is none.
     pub place: Token,
     /// The holder of the pass.
     pub holder: Holder,
-    /// The PID of a client that runs it itself, if known.
+    /// The PID of a client that runs the pass itself, if known.
     pub pid: u64,
-    /// When it began.
+    /// When the pass began.
     pub since: Timestamp,
-    /// Until when no other pass may begin.
+    /// The last instant at which no other pass may begin.
     pub until: Timestamp,
-    /// How it ended, once it has.
+    /// How the pass ended, once it has.
     pub end: Option<End>,
-    /// Whether it is being stopped, because it ran too long or the lease is being reset.
+    /// Whether the pass is being stopped, because it ran too long or the lease is being reset.
     pub stopping: bool,
-    /// The number of warnings that it overruns its period.
+    /// The number of warnings so far that the pass overruns its period.
     pub warnings: u32,
-    /// The path of its log file.
+    /// The path of the log file.
     #[serde(default)]
     pub log: Option<String>,
 }
@@ -157,11 +157,11 @@ pub struct Current {
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// When it ended.
+    /// When the pass ended.
     pub at: Timestamp,
-    /// How its process ended, if it had one and that is known.
+    /// How the process ended, if there was one and its end is known.
     pub exit: Option<Exit>,
-    /// Whether it was whole.
+    /// Whether the pass was whole.
     pub whole: bool,
 }
 
@@ -169,9 +169,9 @@ pub struct End {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holder {
-    /// A command that was launched for it, with everything that it starts.
+    /// A command that was launched for the pass, with all processes that it starts.
     Launched {
-        /// The id of its process record.
+        /// The id of the process record.
         process: ProcessId,
         /// The command.
         command: Command,
@@ -182,12 +182,12 @@ pub enum Holder {
     Process(Binding),
     /// A client without a process that runs the pass itself and renews it.
     Timed {
-        /// The longest time between two renewals, in milliseconds.
+        /// The maximum time between two renewals, in milliseconds.
         ttl_ms: u64,
-        /// The newest renewal.
+        /// When the client last renewed the pass.
         renewed: Timestamp,
     },
-    /// No holder: it was imported after its process had ended.
+    /// No holder: the pass was imported after its process had ended.
     Nobody,
 }
 
@@ -213,18 +213,18 @@ pub struct Place {
     pub process: Option<Binding>,
     /// The PID of the client, if known.
     pub pid: u64,
-    /// Milliseconds from the start of its pass to the next.
+    /// Milliseconds from the start of this pass to the start of the next.
     pub period_ms: u64,
-    /// The longest time between two renewals of a client without a process, in milliseconds.
+    /// The maximum time between two renewals of a client without a process, in milliseconds.
     pub ttl_ms: u64,
     /// Whether the client waits on a connection, so that it can be notified when its turn comes.
     pub connected: bool,
-    /// If the client does not wait on a connection, the time until which it may repeat its request.
+    /// Until when the client may repeat its request, if it does not wait on a connection.
     pub until: Timestamp,
-    /// Whether other requests rely on its pass too. It is then owed even if this request is taken back.
+    /// Whether other requests rely on the pass too. The pass is then owed even if this request is withdrawn.
     #[serde(default)]
     pub shared: bool,
-    /// The log file of its pass, if its request named one.
+    /// The log file of the pass, if the request named one.
     #[serde(default)]
     pub log: Option<String>,
 }
@@ -235,7 +235,7 @@ impl Place {
         self.command.is_some() || self.connected || self.process.is_some() && self.until >= now
     }
 
-    /// Returns whether its pass begins by itself when its turn comes.
+    /// Returns whether the pass begins automatically when its turn comes.
     pub const fn takes_turn(&self) -> bool {
         self.command.is_some() || self.connected
     }
@@ -252,12 +252,12 @@ impl Current {
         matches!(self.holder, Holder::Process(_) | Holder::Timed { .. })
     }
 
-    /// Returns whether its command is being launched and may not have a record yet.
+    /// Returns whether the command is being launched and may not have a record yet.
     pub const fn is_launching(&self) -> bool {
         self.runs() && matches!(self.holder, Holder::Launched { taken: false, .. })
     }
 
-    /// Returns when its client is considered dead if it does not renew. After a server start, it has its full time again.
+    /// Returns when the client is considered dead unless it renews. A server start gives the client its full time again.
     pub fn lost_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         match &self.holder {
             Holder::Timed { ttl_ms, renewed } => Some((*renewed).max(epoch).plus_ms(*ttl_ms)),
@@ -265,7 +265,7 @@ impl Current {
         }
     }
 
-    /// Returns the time of the next warning that the pass overruns its period: after 30 s, then after twice as long each time.
+    /// Returns the time of the next warning that the pass overruns its period: after 30 s, then twice as long each time.
     fn warns_at(&self) -> Timestamp {
         let doubled = 30_000_u64.saturating_mul(1 << self.warnings.min(40));
         self.until.plus_ms(doubled)
@@ -273,7 +273,7 @@ impl Current {
 }
 
 impl Lease {
-    /// The number of consecutive passes that were not whole after which owed passes are given up.
+    /// After this number of consecutive passes that were not whole, owed passes are given up.
     pub const BROKEN_MAX: u32 = 25;
 
     /// Returns the newest pass if it is running.
@@ -291,13 +291,13 @@ impl Lease {
         own.or_else(|| set.map(|command| (command, self.settings.period_ms)))
     }
 
-    /// Returns whether a request has had no whole pass yet.
+    /// Returns whether there is a request that no whole pass has served yet.
     pub const fn is_owed(&self) -> bool {
         self.wanted > self.whole && !self.settings.disabled
     }
 
-    /// Returns whether, should the running pass not be whole, the next one has to make up for it and is not marked as
-    /// shared yet: more than its own request would then depend on it.
+    /// Returns whether the next pass must be marked as shared if the running one is not whole: it then also serves the
+    /// requests of the running pass.
     pub(super) fn is_inherited(&self) -> bool {
         let is_owed = self.wanted.min(self.begun) > self.whole;
         is_owed && self.next.as_ref().is_some_and(|it| !it.shared)
@@ -312,13 +312,13 @@ impl Lease {
         }
     }
 
-    /// Returns whether a pass is running or is to come.
+    /// Returns whether a pass is running or expected.
     pub const fn stirs(&self) -> bool {
         let runs = matches!(&self.current, Some(current) if current.runs());
         runs || self.next.is_some() || self.is_owed() || self.due.is_some()
     }
 
-    /// Returns until when the period of the newest pass lasts.
+    /// Returns the end of the newest pass's period.
     pub fn until(&self) -> Timestamp {
         self.current.as_ref().map_or(Timestamp(0), |it| it.until)
     }
@@ -329,14 +329,14 @@ impl Lease {
         current.map_or(Timestamp(0), |it| it.until.plus_ms(1))
     }
 
-    /// Returns whether another pass begins by itself once the running pass and its period are over.
+    /// Returns whether another pass begins automatically once the running pass and its period are over.
     pub fn is_set_to_go(&self) -> bool {
         let place = self.next.as_ref();
         let is_kept = self.kept().is_some();
         !self.rests && place.map_or(self.is_owed() && is_kept, Place::takes_turn)
     }
 
-    /// Returns when the next request lapses if its client neither waits nor repeats it.
+    /// Returns when the next request expires if its client neither waits nor repeats it.
     pub fn lapses_at(&self) -> Option<Timestamp> {
         let place = self.next.as_ref().filter(|it| !it.takes_turn());
         place.map(|place| place.until.plus_ms(1))
@@ -389,8 +389,8 @@ impl Plain for Due {
 /// Totals over all leases. Not stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Number of running passes.
+    /// The number of running passes.
     pub running: u64,
-    /// Number of leases with a request that is next.
+    /// The number of leases with a next request.
     pub waiting: u64,
 }

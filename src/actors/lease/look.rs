@@ -38,7 +38,7 @@ impl LeaseMachine {
 }
 
 impl LeaseMachine {
-    /// Returns up to `most` active leases, that is, leases with a pass that is running or to come.
+    /// Returns up to `most` active leases, that is, leases with a pass that is running or expected.
     pub(super) fn stirring(&self, most: u32) -> Listing {
         let all = self.state.stirring();
         let leases = all.iter().take(STIRRING_MAX);

@@ -19,7 +19,7 @@ pub(super) const LISTED_MAX: u32 = 1000;
 /// The maximum number of leases that are considered for a listing of active leases.
 pub(super) const STIRRING_MAX: usize = 8192;
 
-/// The lease rules and the state that they act on.
+/// The lease rules, and the state to which they apply.
 #[derive(Debug)]
 pub struct LeaseMachine {
     pub(super) rules: Rules,
@@ -252,12 +252,12 @@ impl Machine for LeaseMachine {
         }
     }
 
-    /// Passes go on while the server is down, and so do their periods. A client that waited on a connection must repeat its request.
+    /// Passes and their periods continue while the server is down. A client that waited on a connection must repeat its request.
     fn start(&mut self, start: Start) {
         self.state.start(start);
     }
 
-    /// States the requests to other actors again: a process may have ended, or may not have been launched, while this actor was down.
+    /// Sends the requests to other actors again: a process may have ended, or may not have been launched, while this actor was down.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in self.state.bound() {
             self.state_obligations(slot, effects);

@@ -13,7 +13,7 @@ use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of the `LeaseActor`. Stored in the journal.
+/// The configuration of the `LeaseActor`. Stored in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
@@ -35,13 +35,13 @@ impl Default for Rules {
 pub enum Message {
     /// From a client: request a pass.
     Request(Box<Requesting>),
-    /// From a client that runs the pass itself: it is still running. May name another process that the pass depends on from now on.
+    /// From a client that runs the pass itself: the pass is still running. May name another process that the pass depends on from now on.
     Renew {
         /// The lease.
         name: Name,
         /// The token of the pass.
         token: Token,
-        /// The process that the pass depends on from now on, if it is another one.
+        /// The process that the pass depends on from now on, if it changes.
         process: Option<Binding>,
     },
     /// From a client that runs the pass itself: the pass has ended.
@@ -53,8 +53,8 @@ pub enum Message {
         /// The exit status of the pass.
         code: u8,
     },
-    /// From a client: take back a request that waits for its turn. If the turn has come but the client, which runs the
-    /// pass itself, has not learned of it, the pass ends.
+    /// From a client: withdraw a request that waits for its turn. If the client is to run the pass itself, and its turn has
+    /// come without the client knowing, the pass ends.
     Withdraw {
         /// The lease.
         name: Name,
@@ -68,23 +68,23 @@ pub enum Message {
         /// The setting and its value.
         setting: Setting,
     },
-    /// From an administrator: take over a lease from Fossil.
+    /// From an administrator: import a lease from Fossil.
     Import {
         /// The lease; created if it does not exist.
         name: Name,
         /// The holder of the pass.
         current: Imported,
-        /// The process that is next.
+        /// The next process.
         next: Imported,
     },
     /// From an administrator: delete the lease.
     Reset {
         /// The lease.
         name: Name,
-        /// Whether to stop a running pass first; otherwise a lease with a running pass is not deleted.
+        /// Whether to stop a running pass first. Otherwise the request is refused while a pass is running.
         force: bool,
     },
-    /// From the `ProcessActor`: a process that leases depend on is gone.
+    /// From the `ProcessActor`: a process that leases depend on has ended.
     Gone(binding::EndNotice),
     /// From the `ProcessActor`: the launch of a pass was accepted.
     Launched(ProcessId),
@@ -124,13 +124,13 @@ pub struct Requesting {
     pub name: Name,
     /// The command to run; `None` for the command that is set for the lease. Not used with a claim.
     pub command: Option<Command>,
-    /// If given, the client runs the pass itself, and this is how its life is monitored.
+    /// If given, the client runs the pass itself, and this defines how the server detects that the client has died.
     pub claim: Option<Claim>,
     /// Milliseconds from the start of this pass to the next, if different from the lease's setting.
     pub period_ms: Option<u64>,
-    /// Whether the request never waits: its pass begins at once or not at all.
+    /// Whether the request never waits: its pass begins immediately or not at all.
     pub no_delay: bool,
-    /// The log file of its pass; `None` for the one that is set for the lease.
+    /// The log file of the pass; `None` for the one that is set for the lease.
     pub log: Option<String>,
 }
 
@@ -154,16 +154,16 @@ pub enum LogEvent {
     Began,
     /// The pass has ended.
     Ended {
-        /// How long it ran, in milliseconds.
+        /// How long the pass ran, in milliseconds.
         ran_ms: u64,
-        /// How its process ended, if it had one and that is known.
+        /// How the process ended, if there was one and its end is known.
         exit: Option<Exit>,
-        /// The process that was launched for it, and the directory of its output files if it has one of its own.
+        /// The process that was launched for the pass, and the directory of its output files if that is not the default.
         launched: Option<(ProcessId, Option<Bytes>)>,
     },
 }
 
-/// How the life of a client that runs a pass itself is monitored.
+/// How the server detects the death of a client that runs a pass itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claim {
@@ -171,7 +171,7 @@ pub struct Claim {
     pub process: Option<Binding>,
     /// The PID of the client, for display; 0 if unknown.
     pub pid: u64,
-    /// Without a process, the time in milliseconds within which the client must renew.
+    /// The time within which a client without a process must renew, in milliseconds.
     pub ttl_ms: u64,
     /// Whether the client waits for its turn on a connection.
     pub waits: bool,
@@ -194,7 +194,7 @@ impl Default for Claim {
 pub struct Imported {
     /// The PID; 0 if there is no process.
     pub pid: u64,
-    /// The end of its time, by the wall clock.
+    /// When its time ends, by the wall clock.
     pub until: Date,
     /// The process, if one with that PID is alive.
     pub process: Option<ProcessId>,
@@ -207,15 +207,15 @@ pub enum Query {
     Of(Name),
     /// A page of leases, ordered by name.
     List {
-        /// Match leases whose names begin with this.
+        /// Match leases whose names begin with this prefix.
         prefix: Name,
         /// Start after this name.
         after: Option<Name>,
         /// The maximum number of leases to return.
         limit: u32,
     },
-    /// Active leases: those with a running pass, the longest first, then those with a pending request, then those with
-    /// a scheduled date, by date. Of very many, only some are considered.
+    /// Active leases: first those with a running pass, longest-running first; then those with a pending request; then those
+    /// with a scheduled date, by date. If there are very many, only some of them are considered.
     Stirring {
         /// The maximum number of leases to return.
         most: u32,
@@ -227,14 +227,14 @@ pub enum Query {
 /// A condition that a request can wait for. The answer is the lease, or `Absent` if it does not exist, unless noted otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// A pass with this number or a later one has begun, and its process, if one is launched, has a record; or no pass is to come.
+    /// A pass with this number or a higher one has begun and its process, if one is launched, has a record; or no pass is expected.
     Begun {
         /// The lease.
         name: Name,
         /// The number of the pass.
         number: u64,
     },
-    /// A whole pass with this number or a later one has ended, or no pass is to come.
+    /// A whole pass with this number or a higher one has ended, or no pass is expected.
     Whole {
         /// The lease.
         name: Name,
@@ -253,7 +253,7 @@ pub enum Watch {
 }
 
 impl Watch {
-    /// Returns the lease that is waited for; `None` if the wait is for all of them.
+    /// Returns the lease that the condition is about; `None` if it is about all of them.
     pub const fn name(&self) -> Option<&Name> {
         match self {
             Self::Begun { name, .. } | Self::Whole { name, .. } | Self::Ended { name, .. } => {
@@ -271,7 +271,7 @@ pub enum Reply {
     Turned {
         /// The result.
         turn: Turn,
-        /// The journal entry of the request, which identifies its pass or its place; zero if it has neither.
+        /// The journal entry of the request. It identifies the request's pass or place; zero if there is neither.
         place: Token,
         /// The lease.
         lease: Box<LeaseView>,
@@ -284,7 +284,7 @@ pub enum Reply {
     Totals(Totals),
     /// The request was carried out.
     Done,
-    /// There is no such lease, pass or place.
+    /// The lease, pass or place does not exist.
     Absent,
     /// The message was refused.
     Refused(Refused),

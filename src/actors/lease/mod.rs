@@ -1,8 +1,8 @@
 //! Leases: named rights to run one background pass, modelled on Fossil's backoffice.
 //!
-//! A lease guarantees three things. Two passes never run at the same time; two passes never start less than one period
-//! apart; and every request is followed by a whole pass, even if the process that runs one is killed. Points that
-//! Fossil's text leaves open are settled in `docs/leases.md`.
+//! A lease guarantees three things: two passes never run at the same time; two passes never start less than one period
+//! apart; and every request is followed by a whole pass, even if a process that runs a pass is killed. `docs/leases.md`
+//! settles what Fossil's documentation leaves open.
 //!
 //! | file | holds |
 //! |---|---|

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Leases change, in these steps.
+    /// Leases change in these steps.
     Changed {
         /// The steps, each with the slot of its lease.
         steps: Vec<(Slot, Step)>,
@@ -25,9 +25,9 @@ pub enum Outcome {
         /// The result for the sender.
         turn: Turn,
     },
-    /// There is no such lease, pass or place. Changes nothing.
+    /// The lease, pass or place does not exist. Changes nothing.
     Absent,
-    /// The message brings nothing new. Changes nothing.
+    /// The message has no effect. Changes nothing.
     Unchanged,
     /// The message was refused. Changes nothing.
     Refused(Refused),
@@ -39,13 +39,13 @@ pub enum Outcome {
 pub enum Turn {
     /// The pass has begun.
     Current,
-    /// It is next.
+    /// The request is next.
     Next,
-    /// Another request is next, whose pass will serve this one too.
+    /// Another request is next, and its pass will serve this request too.
     NotNeeded,
-    /// The same as `NotNeeded`, but the command of this request is kept in case the other client dies.
+    /// Like `NotNeeded`, but the command of this request is kept in case the other client dies.
     Kept,
-    /// The pass cannot begin at once, and it does not wait.
+    /// The pass cannot begin immediately, and the request does not wait.
     NoDelay,
 }
 
@@ -57,7 +57,7 @@ pub enum Step {
     Made,
     /// The pass has ended.
     Ended {
-        /// How its process ended, if that is known.
+        /// How the process ended, if that is known.
         exit: Option<Exit>,
         /// Whether the pass was whole.
         whole: bool,
@@ -68,12 +68,12 @@ pub enum Step {
         source: Source,
         /// The id of the process record, if a command is launched.
         process: Option<ProcessId>,
-        /// Until when no other pass may begin.
+        /// The last instant at which no other pass may begin.
         until: Timestamp,
         /// Whether a whole pass is owed to the request.
         owed: bool,
     },
-    /// The process could not be launched with the streams and environment of its caller: another one is launched without them.
+    /// The process could not be launched with the streams and environment of its caller. Another is launched without them.
     Relaunched {
         /// The id of the new process record.
         process: ProcessId,
@@ -82,19 +82,19 @@ pub enum Step {
     Owed(Source),
     /// The sender of the message is next.
     Placed {
-        /// Until when it may repeat its request, if it does not wait.
+        /// Until when the client may repeat its request, if it does not wait.
         until: Timestamp,
     },
-    /// The request that is next was repeated, and stays next.
+    /// The next request was repeated, and stays next.
     Returned {
-        /// Until when it may be repeated again.
+        /// Until when the request may be repeated again.
         until: Timestamp,
     },
-    /// No request is next any more.
+    /// The next request is removed.
     Left,
-    /// The sender was turned away, since the pass of the request that is next will serve it too.
+    /// The sender gets no pass of its own, since the pass of the next request will serve it too.
     Shared,
-    /// Owed passes are given up: too many passes in a row were not whole, the lease is disabled, or the request was taken back.
+    /// Owed passes are given up: too many passes in a row were not whole, the lease is disabled, or the request was withdrawn.
     GaveUp,
     /// The pass is being stopped.
     Stopping,
@@ -115,10 +115,10 @@ pub enum Step {
     },
     /// The lease is replaced by an imported one.
     Imported {
-        /// The ends of the imported current and next, in node time.
+        /// When the times of the imported current and next holder end, in node time.
         until: (Timestamp, Timestamp),
     },
-    /// No pass begins until the next start, because the server is draining.
+    /// The server is draining: no pass begins until its next start.
     Rests,
     /// The lease is deleted, once its pass has ended.
     Forgotten,
@@ -146,7 +146,7 @@ pub enum Refused {
     #[error("the lease is disabled")]
     Disabled,
     /// The server is draining, so no pass begins.
-    #[error("the coordinator is draining and begins no passes")]
+    #[error("the coordinator is draining and starts no passes")]
     Draining,
     /// The configured maximum number of leases is reached.
     #[error("the maximum number of leases is reached")]
@@ -154,8 +154,8 @@ pub enum Refused {
     /// The name is empty.
     #[error("the name of a lease is empty")]
     NoName,
-    /// A span is too short or too long.
-    #[error("a span must be between 1 ms and 366 days")]
+    /// A period or a time limit is too short or too long.
+    #[error("periods and time limits must be between 1 ms and 366 days")]
     Span,
     /// The command is not valid.
     #[error("{0}")]
@@ -166,7 +166,7 @@ pub enum Refused {
     /// The path of a log file is not absolute, or too long.
     #[error("a log file must be an absolute path of at most 4096 bytes")]
     Log,
-    /// The schedule has no further date.
+    /// The schedule has no date left.
     #[error("the schedule has no further date")]
     NoDate,
     /// The pass with this token is over, or belongs to another holder.
@@ -178,7 +178,7 @@ pub enum Refused {
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
-    /// The idempotency key was used before, with another request.
+    /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
 }

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// State of which there is a single instance.
+/// The state that does not belong to any one lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all spans were last restarted: the most recent start of the server.
+    /// When all renewal intervals were last restarted: the most recent start of the server.
     pub(super) epoch: Timestamp,
 }
 
@@ -28,7 +28,7 @@ impl Single for Head {
 /// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// State of which there is a single instance.
+    /// The state that does not belong to any one lease.
     Head(Head),
     /// A range of leases, by slot.
     Leases(Loaded<Lease>),
@@ -65,7 +65,7 @@ pub(super) struct State {
 struct Index {
     /// Leases by the processes that they depend on.
     by_process: BTreeSet<(ProcessId, Slot)>,
-    /// Active leases: those with a pass that is running or to come.
+    /// Active leases: those with a pass that is running or expected.
     stirring: BTreeSet<Slot>,
     totals: Totals,
 }
@@ -116,12 +116,12 @@ impl State {
         all.map(|(_, slot)| *slot).collect()
     }
 
-    /// Returns the active leases: those with a pass that is running or to come.
+    /// Returns the active leases: those with a pass that is running or expected.
     pub(super) const fn stirring(&self) -> &BTreeSet<Slot> {
         &self.index.stirring
     }
 
-    /// Returns the leases whose names are after this bound, by name.
+    /// Returns the leases whose names come after this bound, by name.
     pub(super) fn after(&self, after: Bound<&Name>) -> impl Iterator<Item = (&Name, Slot)> {
         let range = self.by_name.range((after.cloned(), Bound::Unbounded));
         range.map(|(name, slot)| (name, *slot))
@@ -168,7 +168,7 @@ impl State {
         self.change(entry, slot, |it| it.due = stands);
     }
 
-    /// Starts the server: clients have their full time for the next renewal, and no client waits on a connection any more.
+    /// Handles a start of the server: clients have their full time for the next renewal, and none waits on a connection any more.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         let head = Head { epoch: stamp.at };
         self.head.change(self.pages.by(stamp.seq), |it| *it = head);

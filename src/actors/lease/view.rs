@@ -4,7 +4,7 @@ use crate::actors::lease::item::Lease;
 use crate::clock::{Date, Timestamp};
 use serde::Serialize;
 
-/// A lease as it is shown.
+/// A lease as shown to clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeaseView {
     /// The state of the lease.
@@ -31,7 +31,8 @@ impl LeaseView {
         self.wanted && self.lease.wanted > self.lease.settled()
     }
 
-    /// Returns whether a request would have any effect, as Fossil checks before it spawns: no other request is next whose pass would do.
+    /// Returns whether a request would have any effect: not if the lease is disabled or another request is next. Fossil checks this before
+    /// it spawns a process.
     pub fn is_useful(&self, now: Timestamp) -> bool {
         let next = self.lease.next.as_ref();
         !self.lease.settings.disabled && next.is_none_or(|it| !it.is_live(now))

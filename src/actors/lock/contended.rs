@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 impl LockMachine {
     /// Returns the first `most` contended locks in the order of `by`. If more than [`SLOTS_IN_A_ROW`] locks are contended,
-    /// only that many are considered, in no particular order: a query need not return the same answer twice.
+    /// only that many are considered, in no particular order, so two queries may return different answers.
     pub(super) fn contended(&self, most: u32, by: Ranking) -> Reply {
         let lines = &self.state.lines;
         let looked_at = lines.iter().take(SLOTS_IN_A_ROW as usize);

@@ -1,4 +1,4 @@
-//! One owner or contender of one lock, as it is kept in memory.
+//! One owner or contender of one lock, as kept in memory.
 //!
 //! Change rule: all fields except the rings are durable, see `message.rs`.
 
@@ -8,14 +8,14 @@ use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use crate::spine::machine::{About, Stamp};
 
-/// One owner or contender of one lock. Kept small for millions of them: 64 bytes, and one allocation for the three names.
+/// One owner or contender of one lock. There may be millions, so an entry is small: 64 bytes, and one allocation for the three names.
 #[derive(Debug)]
 pub struct Entry {
     /// Key, index and owner, concatenated.
     pub(super) names: Box<[u8]>,
-    /// When its span began: at the grant, the request or the last renewal. A server start restarts it, see `State`.
+    /// When the timeout began: at the grant, the request or the last renewal. A server start restarts it, see `State`.
     pub(super) since: Timestamp,
-    /// The journal entry that added this one, which orders contenders of equal priority.
+    /// The journal entry that added this lock entry. It orders contenders of equal priority.
     pub(super) seq: Seq,
     /// Fields that only a few entries need.
     pub(super) rare: Option<Box<Rare>>,
@@ -28,19 +28,19 @@ pub struct Entry {
     pub(super) index_len: u8,
 }
 
-/// Fields that only a few entries need: those whose lock was taken when they were added, so that `token` and `first`
-/// differ from `seq`, and those that are tied to something.
+/// Fields that only a few entries need: entries whose lock was taken when they were added, so that `token` and `first`
+/// differ from `seq`, and entries that have a tie.
 #[derive(Debug)]
 pub(super) struct Rare {
     token: Token,
     first: Seq,
     tie: Tie,
-    /// Whether the owner's time has run out and its process tree is being killed.
+    /// Whether the owner has timed out and its process tree is being killed.
     fencing: bool,
 }
 
 impl Rare {
-    /// Returns `None` if `token` and `first` both equal `seq` and the entry is tied to nothing.
+    /// Returns `None` if `token` and `first` both equal `seq` and the entry has no tie.
     pub(super) fn unless_plain(
         seq: Seq,
         (token, first): (Token, Seq),
@@ -162,7 +162,7 @@ impl Entry {
         self.rare.as_ref().map_or(self.seq, |rare| rare.first)
     }
 
-    /// Returns what ends the entry besides its spans.
+    /// Returns what ends the entry besides its timeouts.
     pub(super) fn tie(&self) -> Tie {
         self.rare.as_ref().map_or(Tie::None, |rare| rare.tie)
     }
@@ -172,12 +172,12 @@ impl Entry {
         self.tie().binding()
     }
 
-    /// Returns whether the owner's time has run out and its process tree is being killed.
+    /// Returns whether the owner has timed out and its process tree is being killed.
     pub fn is_fencing(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.fencing)
     }
 
-    /// Sets what ends the entry besides its spans. [`Tie::Connection`] only applies to contenders; an owner outlives its connection.
+    /// Sets what ends the entry besides its timeouts. [`Tie::Connection`] only applies to contenders; an owner outlives its connection.
     pub(super) fn set_tie(&mut self, tie: Tie) {
         let tie = match tie {
             Tie::Connection if self.is_owner() => Tie::None,
@@ -187,7 +187,7 @@ impl Entry {
         self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
     }
 
-    /// Records that the owner's time has run out and its process tree is to be killed.
+    /// Records that the owner has timed out and its process tree is to be killed.
     pub(super) fn fence(&mut self) {
         if let Some(rare) = &mut self.rare {
             rare.fencing = true;
@@ -213,8 +213,8 @@ impl Entry {
         (self.key(), self.index())
     }
 
-    /// Returns when the entry's span ends, if all spans were restarted at `epoch`. `None` for an entry bound to a process or an actor whose
-    /// span is endless (65,535 seconds), and for one that is being fenced, which ends only with its process tree.
+    /// Returns when the entry times out, if all timeouts were restarted at `epoch`. `None` for an entry that is tied to a process or an
+    /// actor and has no timeout (65,535 seconds), and for an entry that is being fenced, which ends only with its process tree.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
         let is_tied = self.bound().is_some() || self.tie().actor().is_some();
@@ -222,7 +222,7 @@ impl Entry {
         (!is_endless).then(|| self.since.max(epoch).plus_seconds(span.into()))
     }
 
-    /// Returns the entry's names as text, for people who read a log.
+    /// Returns the entry's names as text, for the log.
     pub(super) fn about(&self, slot: Slot) -> About {
         let names = [
             ("key", self.key()),

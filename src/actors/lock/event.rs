@@ -1,5 +1,5 @@
-//! The events that a journal entry causes, for subscribers: who was granted a lock, who waits for it, who lost it and
-//! why.
+//! The events that a journal entry causes, for subscribers: which client was granted a lock, waits for it, or lost it
+//! and why.
 //!
 //! Published before the commit, while the names of ended entries can still be read from their slots. A renewal is not
 //! an event: it changes nothing but a deadline.
@@ -53,7 +53,7 @@ pub(super) fn events(
     }
 }
 
-/// Passes a renewal to `tell`. Only the story of an item includes renewals; they are not events.
+/// Passes a renewal to `tell`. Renewals are not events; they only appear in the history of an item.
 pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn FnMut(Happening)) {
     let (
         Outcome::Renewed { place, .. },
@@ -79,7 +79,7 @@ pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn F
 enum Cause {
     Request,
     Time,
-    /// The process that the entry was bound to is gone.
+    /// The process that the entry was bound to has ended.
     Process,
     Force,
 }

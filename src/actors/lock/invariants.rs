@@ -1,4 +1,4 @@
-//! Walks the whole lock state and asserts the invariants of `state.rs`. Slow; for tests only.
+//! Asserts the invariants of `state.rs` on the whole lock state. Slow; for tests only.
 
 use crate::actors::lock::state::State;
 use crate::ids::{Slot, Token};
@@ -16,12 +16,12 @@ impl State {
             assert_eq!(
                 self.find(key, index, owner),
                 Some(slot),
-                "found by its names"
+                "an entry is found by its names"
             );
             assert_eq!(
                 self.of_owner(owner).filter(|other| *other == slot).count(),
                 1,
-                "once in the ring of its owner"
+                "an entry is in the ring of its owner once"
             );
             let holder = self
                 .holder(key, index)
@@ -32,7 +32,7 @@ impl State {
                 assert_eq!(
                     self.of_key(key).filter(|other| *other == slot).count(),
                     1,
-                    "once in the ring of its key"
+                    "a lock is in the ring of its key once"
                 );
                 lines += usize::from(self.assert_line(slot, high_first));
             } else {
@@ -45,22 +45,26 @@ impl State {
                 assert!(
                     self.contenders(holder, high_first)
                         .any(|other| other == slot),
-                    "a contender stands in line"
+                    "a contender is in a line"
                 );
             }
             assert_eq!(
                 entry.first(),
                 self.entries[holder].first(),
-                "one beginning for a lock"
+                "all entries of a lock have the same first request"
             );
             self.assert_rings(owner, key);
         }
         let with_index = locks.iter().filter(|(_, index)| !index.is_empty());
         let keys: BTreeSet<_> = with_index.map(|(key, _)| key).collect();
-        assert_eq!(self.locks.len(), locks.len(), "a table holds what there is");
-        assert_eq!(self.keys.len(), keys.len(), "a table holds what there is");
+        assert_eq!(
+            self.locks.len(),
+            locks.len(),
+            "a table has no extra entries"
+        );
+        assert_eq!(self.keys.len(), keys.len(), "a table has no extra entries");
         assert_eq!(self.contenders, contenders, "contenders are counted");
-        assert_eq!(self.lines.len(), lines, "a line has somebody in it");
+        assert_eq!(self.lines.len(), lines, "no line is empty");
         self.entries.assert_whole();
     }
 
@@ -78,27 +82,31 @@ impl State {
         };
         assert!(
             line.is_sorted_by_key(standing),
-            "a line stands by priority, then by number"
+            "a line is ordered by priority, then by sequence number"
         );
         for (slot, place) in line.iter().zip(2..) {
             assert_eq!(
                 self.place(*slot, high_first),
                 place,
-                "its place is where it stands"
+                "the position matches the place in line"
             );
             assert_eq!(
                 self.entries[*slot].lock(),
                 self.entries[holder].lock(),
-                "a line is for one lock"
+                "all contenders in a line wait for the same lock"
             );
         }
         let Some(kept) = self.lines.get(&holder) else {
             return false;
         };
-        assert_eq!(kept.len, line.len(), "a line knows its length");
+        assert_eq!(
+            kept.len,
+            line.len(),
+            "the stored length of a line is correct"
+        );
         assert!(
             kept.ranks.values().all(|rank| !rank.is_empty()),
-            "a rank has somebody in it"
+            "no rank is empty"
         );
         true
     }
@@ -110,7 +118,7 @@ impl State {
         assert!(of_owner.iter().all(|slot| entry(slot).owner() == owner));
         assert!(
             of_owner.is_sorted_by_key(|slot| entry(slot).seq),
-            "oldest first"
+            "the ring of an owner is ordered by age"
         );
         let of_key: Vec<Slot> = self.of_key(key).collect();
         assert!(
@@ -120,14 +128,14 @@ impl State {
         );
         assert!(
             of_key.is_sorted_by_key(|slot| entry(slot).first()),
-            "in order of first request"
+            "the ring of a key is ordered by first request"
         );
         let has_place = self.key_head(key);
         let with_index = of_key.iter().any(|slot| !entry(slot).index().is_empty());
         assert_eq!(
             has_place,
             of_key.first().copied().filter(|_| with_index),
-            "a key has a place while it has a lock with an index, and it leads to its first lock"
+            "a key is in the table while it has a lock with an index, and leads to its first lock"
         );
     }
 }

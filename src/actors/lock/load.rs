@@ -1,8 +1,8 @@
-//! Builds lock state from its pages. Every index is rebuilt, whatever the order of entries in their slots.
+//! Builds the lock state from its pages. Every index is rebuilt, whatever the order of the entries in their slots.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from the slab that was just filled"
+    reason = "all slots come from the slab that was just filled"
 )]
 
 use crate::actors::lock::entry::{Entry, Ring};
@@ -14,7 +14,7 @@ use crate::lookup::table::Table;
 use crate::spine::parallel::both;
 
 impl State {
-    /// Builds the state from these pages, which come in ascending order.
+    /// Builds the state from these pages, which must be in ascending order.
     pub(super) fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::default();
         for page in pages {
@@ -40,7 +40,7 @@ impl State {
         state
     }
 
-    /// Builds the indexes: those by name in parallel, each on a thread, then those that link entries to each other.
+    /// Builds the indexes: first those by name, in parallel with one thread each, then those that link entries to each other.
     fn index(&mut self) {
         let entries: &Slab<Entry> = &self.entries;
         let (locks, (owners, links)) = both(|| index_locks(entries), || index_owners(entries));
@@ -87,13 +87,13 @@ impl State {
             let entry = &self.entries[slot];
             let holder = self
                 .holder(entry.key(), entry.index())
-                .expect("a contender has an owner ahead");
+                .expect("a contended lock has an owner");
             self.join_line(holder, slot);
         }
     }
 
-    /// Returns whether `slot` follows a younger entry in its ring. True for the first slot of a correctly ordered ring
-    /// too, since it follows the last one.
+    /// Returns whether `slot` follows a younger entry in its ring. This is also true for the first slot of a correctly
+    /// ordered ring, since that follows the last one.
     fn is_behind_younger(&self, slot: Slot, ring: impl Fn(&Entry) -> (Seq, Ring)) -> bool {
         let (age, Ring { previous, .. }) = ring(&self.entries[slot]);
         ring(&self.entries[previous]).0 > age
@@ -141,7 +141,7 @@ fn index_locks(entries: &Slab<Entry>) -> Table {
     locks
 }
 
-/// Builds the index of entries by owner name. Returns with it the other entries of each owner, each paired with the
+/// Builds the index of entries by owner name. Also returns the other entries of each owner, each paired with the
 /// entry that it has to be linked to.
 fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
     let (mut owners, mut links) = (Table::default(), Vec::new());

@@ -1,4 +1,4 @@
-//! Queries that walk over many entries. Where there may be very many, one query walks over a bounded number of slots.
+//! Queries over many entries. A query that could visit very many entries is limited to a bounded number of slots.
 
 use crate::actors::lock::entry::Entry;
 use crate::actors::lock::machine::{LockMachine, SLOTS_IN_A_ROW};
@@ -33,8 +33,8 @@ impl LockMachine {
             .collect()
     }
 
-    /// Returns the entries that match the selection, from the slot `from` on. Looks into at most [`SLOTS_IN_A_ROW`]
-    /// slots, so that other requests get their turn in between.
+    /// Returns the entries that match the selection, starting at the slot `from`. Visits at most [`SLOTS_IN_A_ROW`] slots,
+    /// so that other requests can be handled in between.
     pub(super) fn select(&self, selection: &Selection) -> Reply {
         let Selection {
             key,

@@ -1,7 +1,7 @@
-//! The lock rules: who gets a lock, when, and for how long.
+//! The lock rules: which client gets a lock, when, and for how long.
 //!
-//! Follows LockServer 0.9b. The points which that text leaves open are settled in `docs/protocols/lockserver.md`, whose
-//! rows are cited here as "row n". Deciding changes nothing, and committing decides nothing.
+//! Follows LockServer 0.9b. Points that its documentation leaves open are settled in `docs/protocols/lockserver.md`, whose
+//! rows are cited here as "row n". The decide step changes no state, and the commit step makes no decisions.
 
 use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
@@ -20,13 +20,13 @@ use crate::spine::machine::{
 };
 use std::collections::BTreeSet;
 
-/// Prefix of the keys that are reserved for the server: listed everywhere, but no client can change them.
+/// The prefix of keys that are reserved for the server. Their locks are listed like others, but clients cannot change them.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 
-/// The maximum number of slots that one query looks into: less than a millisecond of work.
+/// The maximum number of slots that one query visits: less than a millisecond of work.
 pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 
-/// The lock rules and the state that they act on.
+/// The lock rules, and the state to which they apply.
 #[derive(Debug)]
 pub struct LockMachine {
     pub(super) rules: Rules,
@@ -61,7 +61,7 @@ impl LockMachine {
         match self.state.holder(key, index) {
             None => Outcome::Granted { slot },
             Some(holder) => {
-                // Row 11: never pre-empts the owner, but may overtake other contenders.
+                // Row 11: a contender never pre-empts the owner, but may overtake other contenders.
                 let place = self
                     .state
                     .place_of_new(holder, priority, self.rules.high_first);
@@ -140,7 +140,7 @@ impl LockMachine {
         Outcome::Ended { gone }
     }
 
-    /// Decides to end the entries bound to a process that is gone. Contenders end first, so that none of them inherits a lock.
+    /// Decides to end the entries bound to a process that has ended. Contenders end first, so that none of them inherits a lock.
     fn decide_gone(&self, departed: binding::EndNotice) -> Outcome {
         let ends = |slot: &Slot| {
             let entry = self.state.entries.get(*slot);
@@ -167,10 +167,10 @@ impl LockMachine {
         }
     }
 
-    /// Row 15: an entry is dead at the instant its span has passed. A contender whose wait ends in the instant in which
-    /// the owner dies is dead too, and does not inherit.
+    /// Row 15: an entry is dead at the instant at which it times out. A contender that times out at the same instant as the
+    /// owner is dead too, and does not inherit.
     ///
-    /// Looks no further than the heir: a dead contender behind it is ended by a tick of its own, before any command.
+    /// Does not look beyond the heir: a dead contender behind it is ended by a separate tick, before any command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
         let Some(entry) = self.state.entries.get(slot) else {
             return Outcome::Absent;
@@ -194,12 +194,12 @@ impl LockMachine {
         Outcome::Ended { gone }
     }
 
-    /// Returns the contenders behind an owner in order; nothing for a contender.
+    /// Returns the contenders for an owner's lock, in order; none if the entry is a contender.
     pub(super) fn in_line(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
         self.state.contenders(slot, self.rules.high_first)
     }
 
-    /// Asks the `ProcessActor` to report when the process of an entry is gone, and to kill its tree if it is being fenced.
+    /// Asks the `ProcessActor` to report when the process of an entry ends, and to kill its tree if the entry is being fenced.
     fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(entry) = self.state.entries.get(slot) else {
             return;
@@ -248,7 +248,7 @@ impl LockMachine {
 
 #[cfg(test)]
 impl LockMachine {
-    /// Walks the whole state and asserts its invariants.
+    /// Asserts the invariants of the whole state.
     pub(super) fn assert_whole(&self) {
         self.state.assert_whole(self.rules.high_first);
     }
@@ -281,7 +281,7 @@ impl Machine for LockMachine {
     fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
         match message {
             Message::Request { .. } | Message::Acquire { .. } => {
-                let (names, terms) = requested(message).expect("it requests");
+                let (names, terms) = requested(message).expect("the message is a request");
                 self.decide_request(names, terms.priority, moment.draining)
             }
             Message::Renew {
@@ -315,7 +315,7 @@ impl Machine for LockMachine {
                 let slot = self.state.holder(key.as_bytes(), index.as_bytes());
                 self.decide_end(slot.into_iter(), Some(*token))
             }
-            // Row 25: a client that departs must not be promoted later.
+            // Row 25: a client that has left must not be promoted later.
             Message::ReleaseAll { owner } => {
                 self.decide_end(self.state.of_owner(owner.as_bytes()), None)
             }
@@ -332,7 +332,7 @@ impl Machine for LockMachine {
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Ended { gone } if matches!(message, Message::Leave { .. }) => {
-                // A grant to an heir must be durable, and so must the end of an entry that does not end with a process anyway.
+                // A grant to an heir must be durable. So must the end of an entry, unless it would end with its process anyway.
                 let ends_anyway = |gone: &Removal| {
                     let entry = self.state.entries.get(gone.slot);
                     gone.heir.is_none() && entry.is_some_and(|entry| entry.bound().is_some())
@@ -362,7 +362,7 @@ impl Machine for LockMachine {
     ) {
         match outcome {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
-                let (names, terms) = requested(message).expect("only a request makes an entry");
+                let (names, terms) = requested(message).expect("only a request adds an entry");
                 self.state.insert(*slot, entry, names, terms);
                 self.state_binding(*slot, effects);
                 self.tell_holder(*slot, effects);
@@ -471,7 +471,7 @@ impl Machine for LockMachine {
             | Message::Expire { .. }
             | Message::Drain
             | Message::Yield(_)
-            // If this were refused it would be sent again, and what the lock guards may already be under way.
+            // A refused hold would only be sent again, and the work that the lock guards may already have begun.
             | Message::Hold(_) => Weight::Frees,
         }
     }
@@ -507,14 +507,14 @@ impl Machine for LockMachine {
         self.waiting.forget(ticket);
     }
 
-    /// Row 34: order and ownership stay and spans restart. A drain does not outlast the server that drained, nor a
-    /// place in line its connection.
+    /// Row 34: order and ownership stay, and timeouts restart. A drain ends with the server that drained, and a position
+    /// in line ends with its connection.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
     }
 
-    /// States each binding again, since its process may have ended while this actor was down, and the standing of each
-    /// lock that another actor requested, since the notification may have been lost.
+    /// Sends each binding again, since its process may have ended while this actor was down, and the state of each lock
+    /// that another actor requested, since the notification may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for (_, slot) in &self.state.bound {
             self.state_binding(*slot, effects);

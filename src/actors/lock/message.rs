@@ -1,7 +1,7 @@
 //! Messages of the LockActor, their outcomes, and its queries and replies.
 //!
-//! Change rule: `Message` and `Outcome` are stored in the journal. A change that an older reader would not understand, or that cannot read
-//! an older log, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under "Formats".
+//! Change rule: `Message` and `Outcome` are stored in the journal. A change that an older reader would not understand, or that makes an
+//! older log unreadable, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under "Formats".
 
 use crate::actors::binding::{self, Binding};
 use crate::clock::Timestamp;
@@ -15,12 +15,12 @@ use std::fmt;
 
 /// A key, an index or an owner: 0 to 255 bytes of any value.
 ///
-/// Binary formats store it as bytes; human-readable ones as the text that [`Name::to_text`] returns.
+/// Binary formats store a name as bytes, human-readable formats as the text that [`Name::to_text`] returns.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// The maximum length of a name in bytes: the length is sent in one byte.
+    /// The maximum length of a name in bytes, since the length is sent in one byte.
     pub const BYTES_MAX: usize = 255;
 
     /// Creates a name from bytes; `None` if there are more than [`Name::BYTES_MAX`].
@@ -90,11 +90,11 @@ impl TryFrom<&str> for Name {
 
     fn try_from(text: &str) -> Result<Self, Self::Error> {
         Self::new(text.as_bytes())
-            .ok_or_else(|| Self::Error::custom("a name has at most 255 bytes"))
+            .ok_or_else(|| Self::Error::custom("a name must not exceed 255 bytes"))
     }
 }
 
-/// Configuration of the LockActor. Stored in the journal: see the change rule above.
+/// The configuration of the LockActor. Stored in the journal: see the change rule above.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
@@ -117,7 +117,7 @@ impl Default for Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
-    /// Acquire `(key, index)` or wait for it. If this owner has an entry there, renew it and keep its terms.
+    /// Acquire `(key, index)` or wait for it. If the owner already has an entry there, renew the entry and keep its terms.
     Request {
         /// The key.
         key: Name,
@@ -125,9 +125,9 @@ pub enum Message {
         index: Name,
         /// The name of the requesting client.
         owner: Name,
-        /// Seconds that the entry lives as owner without a renewal.
+        /// How long the entry stays an owner without a renewal, in seconds.
         ttl: u16,
-        /// Seconds that the entry waits as contender without a renewal.
+        /// How long the entry stays a contender without a renewal, in seconds.
         ttw: u16,
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
@@ -141,17 +141,17 @@ pub enum Message {
         index: Name,
         /// The name of the requesting client.
         owner: Name,
-        /// Seconds that the entry lives as owner without a renewal.
+        /// How long the entry stays an owner without a renewal, in seconds.
         ttl: u16,
-        /// Seconds that the entry waits as contender without a renewal.
+        /// How long the entry stays a contender without a renewal, in seconds.
         ttw: u16,
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
-        /// What ends the entry besides its spans.
+        /// What ends the entry besides its timeouts.
         #[serde(default, skip_serializing_if = "Tie::is_none")]
         tie: Tie,
     },
-    /// Restart the span of an entry.
+    /// Restart the timeout of an entry.
     Renew {
         /// The key.
         key: Name,
@@ -175,8 +175,8 @@ pub enum Message {
         #[serde(default)]
         token: Option<Token>,
     },
-    /// Give up the entry that owns a lock with this token, because the process that it is bound to is about to end. If
-    /// nobody waits for the lock, the answer does not wait for the disk: after a crash the entry ends with its process.
+    /// Give up the entry that owns a lock with this token, because the process that it is bound to is about to end. If there
+    /// are no contenders, the answer does not wait for the disk: after a crash the entry ends with its process.
     Leave {
         /// The key.
         key: Name,
@@ -185,21 +185,21 @@ pub enum Message {
         /// The token that the entry must have.
         token: Token,
     },
-    /// End the entry that owns a lock, whoever owns it and whether or not its process is still alive.
+    /// End the entry that owns a lock, regardless of its owner and whether or not its process is still alive.
     Force {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
     },
-    /// From the `ProcessActor`: a process that entries may be bound to is gone.
+    /// From the `ProcessActor`: a process that entries may be bound to has ended.
     Gone(binding::EndNotice),
     /// Give up every entry of this owner, owned and contending.
     ReleaseAll {
         /// The owner of the entries.
         owner: Name,
     },
-    /// Tick: the span of the entry in this slot has passed. Ends or fences the entry.
+    /// Tick: the entry in this slot has timed out. It ends or is fenced.
     Expire {
         /// The slot of the entry.
         slot: Slot,
@@ -207,7 +207,7 @@ pub enum Message {
     /// Refuse new entries until the next start.
     Drain,
     /// From another actor: acquire a lock that no client can have, or wait for it, and hold it until it is yielded.
-    /// Answered with [`ToHolder::Held`] at once, and again when a wait is over. An upsert.
+    /// Answered with [`ToHolder::Held`] immediately, and again when a waiting entry is granted its lock. An upsert.
     Hold(Hold),
     /// From another actor: give up such a lock, or stop waiting for it.
     Yield(Hold),
@@ -222,7 +222,7 @@ pub struct Hold {
     pub key: Name,
     /// The index.
     pub index: Name,
-    /// The owner of the entry: what the actor holds the lock for.
+    /// The owner of the entry: a name for the purpose for which the actor holds the lock.
     pub owner: Name,
 }
 
@@ -250,17 +250,17 @@ pub struct LockState {
     pub granted: bool,
 }
 
-/// What ends an entry besides its spans.
+/// What ends an entry besides its timeouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tie {
-    /// Nothing else. An `Acquire` with this does not untie an entry that is bound to a process.
+    /// Nothing else. An `Acquire` without a tie does not untie an entry that is bound to a process.
     #[default]
     None,
-    /// A contender's place in line ends with the connection that requested it, and so with every start of the server:
-    /// the client waits for the answer on that connection and will not come back for it.
+    /// A contender's position in line ends with the connection that requested it, and so with every start of the server:
+    /// the client waits for the answer on that connection and cannot ask for it again.
     Connection,
-    /// The entry ends with a process, as contender and as owner. A span of 65,535 seconds is endless.
+    /// The entry ends with a process, as contender and as owner. A timeout of 65,535 seconds means none.
     Process(Binding),
     /// The entry ends when this actor yields it.
     Actor(ActorId),
@@ -304,7 +304,7 @@ pub enum Outcome {
         /// The position in line; 2 for the first contender.
         place: u32,
     },
-    /// The span of an entry is restarted.
+    /// The timeout of an entry is restarted.
     Renewed {
         /// The slot of the entry.
         slot: Slot,
@@ -318,14 +318,14 @@ pub enum Outcome {
         /// The entries, each with the new owner of its lock.
         gone: Vec<Removal>,
     },
-    /// The owner's time has run out: its process tree is killed, and the lock passes on when the tree is gone.
+    /// The owner has timed out: its process tree is killed, and the lock passes on when the whole tree has ended.
     Fenced {
         /// The slot of the owner.
         slot: Slot,
     },
     /// New entries are refused from now on.
     Draining,
-    /// There is no such entry, or nothing to do. Changes nothing.
+    /// The entry does not exist, or there is nothing to do. Changes nothing.
     Absent,
     /// The message was refused. Changes nothing.
     Refused(Refused),
@@ -350,15 +350,15 @@ pub enum Refused {
     NoOwner,
     /// The key is reserved for the server itself.
     Reserved,
-    /// The entry has another token: the lock has passed on since.
+    /// The entry has a different token: the lock has passed on in the meantime.
     StaleToken,
-    /// The owner's time has run out, and its process tree is being killed.
+    /// The owner has timed out, and its process tree is being killed.
     Fencing,
     /// The configured maximum number of entries is reached.
     Full,
     /// The disk is full.
     DiskFull,
-    /// The idempotency key was used before, with another request.
+    /// The idempotency key was already used for a different request.
     KeyReused,
 }
 
@@ -405,11 +405,11 @@ pub enum Query {
     },
     /// One page of the entries that match a filter.
     Select(Selection),
-    /// The contended locks that rank first.
+    /// The highest-ranking contended locks.
     Contended {
         /// The maximum number of locks to return.
         most: u32,
-        /// Which of them come first.
+        /// How the locks are ranked.
         by: Ranking,
     },
     /// The numbers of owners and contenders.
@@ -419,9 +419,9 @@ pub enum Query {
 /// The order of contended locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranking {
-    /// Most contenders first.
+    /// By the number of contenders, highest first.
     Waiting,
-    /// Longest wait first.
+    /// By the longest wait, longest first.
     Longest,
 }
 
@@ -434,11 +434,11 @@ pub struct Contended {
     pub index: Name,
     /// The holder of the lock.
     pub owner: Name,
-    /// Number of contenders.
+    /// The number of contenders.
     pub waiting: u32,
     /// When the contender that has waited longest was queued, or last renewed.
     pub since: Timestamp,
-    /// When the lock passes on unless it is renewed; `None` if it only ends with a process or an actor's request.
+    /// When the lock passes on unless it is renewed; `None` if its entry only ends with a process or at an actor's request.
     pub deadline: Option<Timestamp>,
 }
 
@@ -462,7 +462,7 @@ pub struct Selection {
 pub enum Watch {
     /// No entry is left. Answered with `Due`.
     Empty,
-    /// The entry owns its lock, answered with its standing, or is gone, answered with `Absent`.
+    /// The entry owns its lock (answered with its standing), or has ended (answered with `Absent`).
     Granted {
         /// The key.
         key: Name,
@@ -491,7 +491,7 @@ pub enum Reply {
     Standing(Standing),
     /// The number of entries that ended.
     Ended(u32),
-    /// There is no such entry.
+    /// The entry does not exist.
     Absent,
     /// The message was refused.
     Refused(Refused),
@@ -512,14 +512,14 @@ pub enum Reply {
     Contended {
         /// The locks.
         locks: Vec<Contended>,
-        /// How many locks are contended in all.
+        /// The total number of contended locks.
         all: u32,
     },
     /// The numbers of live entries.
     Counts {
         /// Entries that own a lock.
         owners: u32,
-        /// Entries that wait for one.
+        /// Entries that wait for a lock.
         contenders: u32,
     },
     /// The condition that was waited for holds.
@@ -535,7 +535,7 @@ pub struct Standing {
     pub token: Option<Token>,
 }
 
-/// An entry as it is listed.
+/// An entry in a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EntryView {
     /// The key.
@@ -546,31 +546,31 @@ pub struct EntryView {
     pub owner: Name,
     /// Position in line; 1 for the owner.
     pub place: u32,
-    /// Seconds that it lives as owner without a renewal.
+    /// How long the entry stays an owner without a renewal, in seconds.
     pub ttl: u16,
-    /// Seconds that it waits as contender without a renewal.
+    /// How long the entry stays a contender without a renewal, in seconds.
     pub ttw: u16,
     /// Priority among contenders, see [`Rules::high_first`].
     pub priority: u8,
-    /// When it was granted or queued, or last renewed.
+    /// When the entry was granted its lock or queued, or last renewed.
     #[serde(skip)]
     pub since: Timestamp,
-    /// When it ends unless it is renewed; `None` if it only ends with a process or an actor's request.
+    /// When the entry ends unless it is renewed; `None` if it only ends with a process or at an actor's request.
     pub deadline: Option<Timestamp>,
     /// The token; `None` for a contender.
     pub token: Option<Token>,
-    /// The process that it is bound to, and how.
+    /// The process that the entry is bound to, and how.
     pub bound: Option<Binding>,
-    /// Whether its time has run out and its process tree is being killed.
+    /// Whether the owner has timed out and its process tree is being killed.
     pub fencing: bool,
 }
 
 /// The whole lock state, for `inspect` and `replay`.
 #[derive(Debug, Serialize)]
 pub struct View {
-    /// Number of owners.
+    /// The number of owners.
     pub owners: u32,
-    /// Number of contenders.
+    /// The number of contenders.
     pub contenders: u32,
     /// Whether new entries are refused.
     pub draining: bool,

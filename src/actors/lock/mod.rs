@@ -1,4 +1,4 @@
-//! The LockActor: owns every lock of the server, whichever protocol it is requested through.
+//! The LockActor: owns every lock of the server, whichever protocol is used to request it.
 //!
 //! Follows LockServer 0.9b (2000) as interpreted in `docs/protocols/lockserver.md`, and adds fencing tokens.
 //!
@@ -8,9 +8,9 @@
 //! | `entry.rs` | an entry: one owner of a lock or one contender for it |
 //! | `state.rs` | entries and their indexes; adding, removing and promoting an entry |
 //! | `event.rs` | the events that an outcome causes, for subscribers |
-//! | `waiting.rs` `waking.rs` | requests that wait for something about locks; answering them |
-//! | `pages.rs` `load.rs` | durable state as pages; rebuilding the indexes from them |
-//! | `machine.rs` | the rules: who gets a lock, when, and for how long |
+//! | `waiting.rs` `waking.rs` | requests that wait for a change of lock state; answering them |
+//! | `pages.rs` `load.rs` | pages of durable state; rebuilding the indexes from them |
+//! | `machine.rs` | the rules: which client gets a lock, when, and for how long |
 //! | `hold.rs` | locks that other actors hold for their own use |
 //! | `look.rs` `observable.rs` `contended.rs` | queries; the view, gauges and events; the most contended locks |
 //! | `invariants.rs` `model.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
@@ -41,9 +41,9 @@ pub use pages::Page;
 
 /// The actor that owns every lock.
 ///
-/// A lock is a `(key, index)` with one owner and a line of contenders, ordered by priority and then by the order in
-/// which they came. Ownership ends with a release, or when the TTL runs out without a renewal, and passes to the first
-/// contender in the same instant. Each grant carries a [`crate::ids::Token`], larger than that of any earlier grant.
+/// A lock is a `(key, index)` with one owner and a line of contenders, ordered by priority and then by the order of
+/// their requests. Ownership ends with a release, or when the TTL expires without a renewal, and passes to the first
+/// contender at that instant. Each grant carries a [`crate::ids::Token`] that is larger than that of any earlier grant.
 pub type LockActor = crate::spine::Host<LockMachine>;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A second implementation of the lock rules: a plain list and linear searches. The machine is compared with it by
-//! `tests.rs` and by the simulation (`tests/sim/locks.rs`), which is why this file refers to the crate by name.
-//! Follows `docs/protocols/lockserver.md`; shares no code with `machine.rs` or `state.rs`.
+//! A second implementation of the lock rules: a plain list and linear searches. `tests.rs` and the simulation
+//! (`tests/sim/locks.rs`) compare the machine with it; for the simulation, this file refers to the crate by name.
+//! It follows `docs/protocols/lockserver.md`, and shares no code with `machine.rs` or `state.rs`.
 
 use sexton::actors::binding::{Binding, EndNotice, ToProcesses, Until, Watch};
 use sexton::actors::lock::{
@@ -16,9 +16,9 @@ pub(super) struct Model {
     entries_max: u32,
     pub(super) draining: bool,
     pub(super) entries: Vec<Place>,
-    /// Messages sent to the `ProcessActor` since this was last taken.
+    /// Messages sent to the `ProcessActor` since they were last taken.
     pub(super) tells: Vec<ToProcesses>,
-    /// Notifications sent to actors about their own entries since this was last taken.
+    /// Notifications sent to actors about their own entries since they were last taken.
     pub(super) told: Vec<(ActorId, LockState)>,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct Place {
     ttl: u16,
     ttw: u16,
     priority: u8,
-    /// What ends the entry besides its spans.
+    /// What ends the entry besides its timeouts.
     pub(super) tie: Tie,
-    /// Whether its time has run out and its process tree is being killed.
+    /// Whether the owner has timed out and its process tree is being killed.
     pub(super) fencing: bool,
     since: Timestamp,
     pub(super) deadline: Option<Timestamp>,
-    /// If set, the entry's deadline is ignored until its span is restarted.
+    /// If set, the entry's deadline is ignored until its timeout is restarted.
     pub(super) quarantined: bool,
 }
 
@@ -57,7 +57,7 @@ impl Place {
         self.deadline = (!endless).then(|| at.plus_seconds(span.into()));
     }
 
-    /// Returns whether the entry ends when `gone` is gone.
+    /// Returns whether the end of this process ends the entry.
     fn ends_with(&self, gone: EndNotice) -> bool {
         let bound = self.tie.binding();
         let bound = bound.filter(|bound| bound.process == gone.process);
@@ -97,7 +97,7 @@ impl Model {
         }
     }
 
-    /// Starts the server: every span restarts, and a drain ends.
+    /// Starts the server: every timeout restarts, and a drain ends.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
         self.entries
@@ -198,7 +198,7 @@ impl Model {
             }
             Message::Hold(hold) => self.hold(hold, seq, at),
             Message::Yield(hold) => self.give_up(hold, seq, at),
-            Message::Expire { .. } => unreachable!("time is told by `tick`"),
+            Message::Expire { .. } => unreachable!("`tick` handles time"),
         }
     }
 
@@ -231,7 +231,7 @@ impl Model {
         reply
     }
 
-    /// Returns the notification that an actor is sent about its own entry.
+    /// Returns the notification to an actor about its own entry.
     pub(super) fn held(&self, lock: &(Name, Name), owner: &Name) -> Option<(ActorId, LockState)> {
         let (place, it) = self.standing(lock, owner)?;
         let held = LockState {
@@ -346,7 +346,9 @@ impl Model {
     }
 
     fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {
-        let (place, it) = self.standing(lock, owner).expect("it was just put there");
+        let (place, it) = self
+            .standing(lock, owner)
+            .expect("the entry was just added");
         Reply::Standing(Standing {
             place,
             token: it.token(),
@@ -432,7 +434,7 @@ impl Model {
         due.min_by_key(|it| (it.deadline, it.slot))
     }
 
-    /// Lets one due entry end. Returns false if none is due.
+    /// Ends or fences one due entry. Returns false if none is due.
     pub(super) fn tick(&mut self, seq: Seq, at: Timestamp) -> bool {
         let Some(dead) = self.next_due(at).cloned() else {
             return false;
@@ -445,7 +447,7 @@ impl Model {
             }
             return true;
         }
-        // The contenders ahead of the heir that are dead at that instant too.
+        // The contenders ahead of the heir that are also dead at that instant.
         let with_it: Vec<Slot> = self
             .line(&dead.lock)
             .into_iter()

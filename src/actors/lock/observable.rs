@@ -1,4 +1,4 @@
-//! The view, gauges and events of locks. Nothing depends on them.
+//! The view, gauges and events of locks. No decision depends on them.
 
 use crate::actors::lock::event;
 use crate::actors::lock::machine::LockMachine;

@@ -15,7 +15,7 @@ use std::fmt;
 /// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// State of which there is a single instance.
+    /// The state that does not belong to any one entry.
     Head(Head),
     /// A range of entries, by slot.
     Entries(Loaded<Entry>),
@@ -32,10 +32,10 @@ impl Page {
     }
 }
 
-/// State of which there is a single instance.
+/// The state that does not belong to any one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all spans were last restarted: the most recent start of the server.
+    /// When all timeouts were last restarted: the most recent start of the server.
     pub epoch: Timestamp,
     /// Whether new entries are refused.
     pub draining: bool,
@@ -66,7 +66,7 @@ pub struct Stored<'a> {
     priority: u8,
     #[serde(default, skip_serializing_if = "Tie::is_none")]
     tie: Tie,
-    /// Only true for entries bound to a process.
+    /// Can only be true for entries bound to a process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     fencing: bool,
 }

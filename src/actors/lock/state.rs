@@ -2,13 +2,13 @@
 //!
 //! Invariants: every entry is in each index (by lock, by owner, by deadline, by key through its lock) or in none; a
 //! lock that has entries has exactly one owner; contenders are ordered by priority, then by sequence number.
-//! A deadline counts from the start of the entry's span or from the epoch, whichever is later, so that a server start
-//! restarts every span without touching an entry.
-//! Never here: the decision which entry moves. `machine.rs` decides, and this file carries it out.
+//! A deadline counts from the start of the entry's timeout or from the epoch, whichever is later, so that a server start
+//! restarts every timeout without touching an entry.
+//! This file makes no decisions: `machine.rs` decides which entry moves, and this file carries that out.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
+    reason = "slots come from indexes over the slab, which never contain a slot without an entry"
 )]
 
 use crate::actors::lock::entry::{Entry, Rare, Ring, Terms};
@@ -45,8 +45,8 @@ pub(super) struct State {
     pub(super) entries: Kept<Entry>,
     /// The owner's entry, by key and index.
     pub(super) locks: Table,
-    /// By key, the owner's entry of the lock that was requested first. Only holds keys that have a lock with an index.
-    /// Most keys have none, just one lock with an empty index, which `locks` finds.
+    /// By key, the owner's entry of the lock that was requested first. Only contains keys that have a lock with an index.
+    /// Most keys do not: they have just one lock with an empty index, which `locks` finds.
     pub(super) keys: Table,
     /// The oldest entry of each owner, by owner name.
     pub(super) owners: Table,
@@ -86,7 +86,7 @@ impl State {
         if entry.is_owner() {
             return 1;
         }
-        let line = self.line_of(entry).expect("a contender stands in a line");
+        let line = self.line_of(entry).expect("a contender is in a line");
         let ahead = |rank: u8| {
             if high_first {
                 rank > entry.priority
@@ -103,12 +103,12 @@ impl State {
         let equals = line
             .ranks
             .get(&entry.priority)
-            .expect("a contender stands in its rank");
+            .expect("a contender is in its rank");
         let among = equals.partition_point(|(seq, _)| *seq < entry.seq);
         u32::try_from(before + among + 2).unwrap_or(u32::MAX)
     }
 
-    /// Returns the position that a new contender of this priority would get in the line of this owner.
+    /// Returns the position that a new contender with this priority would get in the line for this owner's lock.
     pub(super) fn place_of_new(&self, holder: Slot, priority: u8, high_first: bool) -> u32 {
         let before: usize = self.lines.get(&holder).map_or(0, |line| {
             let ahead = |rank: u8| {
@@ -127,7 +127,7 @@ impl State {
         u32::try_from(before + 2).unwrap_or(u32::MAX)
     }
 
-    /// Returns the contenders of an owner, in order of their position.
+    /// Returns the contenders for an owner's lock, in order of their position.
     pub(super) fn contenders(
         &self,
         holder: Slot,
@@ -200,7 +200,7 @@ impl State {
         entry.token() == token && !entry.is_fencing()
     }
 
-    /// Returns when an entry's span ends; `None` if it is endless.
+    /// Returns when an entry times out; `None` if it does not.
     pub(super) fn deadline_of(&self, entry: &Entry) -> Option<Timestamp> {
         entry.ends(self.head.epoch)
     }
@@ -234,7 +234,9 @@ impl State {
         terms: Terms,
     ) {
         let holder = self.holder(key.as_bytes(), index.as_bytes());
-        let len = |name: &Name| u8::try_from(name.as_bytes().len()).expect("names are bounded");
+        let len = |name: &Name| {
+            u8::try_from(name.as_bytes().len()).expect("a name has at most 255 bytes")
+        };
         let mut entry = Entry {
             names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()]
                 .concat()
@@ -269,13 +271,13 @@ impl State {
         }
     }
 
-    /// Restarts an entry's span.
+    /// Restarts an entry's timeout.
     pub(super) fn renew(&mut self, slot: Slot, entry: Stamp) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, |it| it.since = entry.at);
     }
 
-    /// Restarts an entry's span with the new TTL, and with the new TTW if that is longer. A place in line that is
+    /// Restarts an entry's timeout with the new TTL, and with the new TTW if that is longer. A position in line that is
     /// not tied to a connection does not become tied to one.
     pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, terms: Terms) {
         self.leave_process(slot);
@@ -294,7 +296,7 @@ impl State {
         self.join_process(slot);
     }
 
-    /// Records that an owner's time has run out and its process tree is to be killed.
+    /// Records that an owner has timed out and its process tree is to be killed.
     pub(super) fn fence(&mut self, slot: Slot, entry: Stamp) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, Entry::fence);
@@ -306,7 +308,7 @@ impl State {
         self.bound.range(all).map(|(_, slot)| *slot)
     }
 
-    /// Removes an entry. If it owned its lock, the lock passes to `heir`, or becomes free if nobody waits.
+    /// Removes an entry. If it owned its lock, the lock passes to `heir`, or becomes free if there are no contenders.
     pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, entry: Stamp) {
         self.leave_owner(slot);
         self.leave_process(slot);
@@ -316,7 +318,7 @@ impl State {
                 None => {
                     assert!(
                         !self.lines.contains_key(&slot),
-                        "a lock that is waited for has an heir"
+                        "a lock with contenders has an heir"
                     );
                     self.leave_key(slot);
                     self.leave_locks(slot);
@@ -334,7 +336,7 @@ impl State {
     fn promote(&mut self, old: Slot, heir: Slot, entry: Stamp) {
         assert!(
             self.entries[heir].lock() == self.entries[old].lock(),
-            "an heir waits for that lock"
+            "the heir waits for the same lock"
         );
         self.leave_line(heir);
         self.contenders -= 1;
@@ -351,8 +353,8 @@ impl State {
         }
     }
 
-    /// Restarts every span, as a server start does. A drain ends here, and so do places in line that were tied to
-    /// connections.
+    /// Handles a server start: every timeout restarts, a drain ends, and positions in line that were tied to connections
+    /// are removed.
     pub(super) fn start(&mut self, entry: Stamp) {
         if self.contenders > 0 {
             let entries = self.entries.iter();
@@ -405,27 +407,27 @@ impl State {
         let entry = &self.entries[slot];
         let holder = self
             .holder(entry.key(), entry.index())
-            .expect("a contender has an owner ahead");
+            .expect("a contended lock has an owner");
         let line = self
             .lines
             .get_mut(&holder)
-            .expect("a contender stands in a line");
+            .expect("a contender is in a line");
         let rank = line
             .ranks
             .get_mut(&entry.priority)
-            .expect("a contender stands in its rank");
+            .expect("a contender is in its rank");
         let at = rank.partition_point(|(seq, _)| *seq < entry.seq);
         let left = rank.remove(at);
         assert!(
             left == Some((entry.seq, slot)),
-            "a contender stands where its sequence number says"
+            "a rank is ordered by sequence number"
         );
         if rank.is_empty() {
             line.ranks.remove(&entry.priority);
         }
         assert!(
             line.by_owner.remove(&entry.owner(), slot),
-            "a contender is found by its owner"
+            "a contender is found by its owner name"
         );
         line.len -= 1;
         if line.len == 0 {
@@ -520,7 +522,7 @@ impl State {
                 if left.of_key.next == next && left.index().is_empty() {
                     assert!(
                         self.keys.remove(&key, next),
-                        "a key had its place until its last lock with an index went"
+                        "a key is in the table until its last lock with an index is removed"
                     );
                 }
             }

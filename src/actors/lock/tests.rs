@@ -1,4 +1,4 @@
-//! Property tests that compare the lock machine with a simple model which searches a plain list for everything.
+//! Property tests that compare the lock machine with a simple model, a plain list without indexes.
 
 use crate::actors::binding::{Binding, EndNotice, ToProcesses, Until};
 use crate::actors::lock::model::{Model, Place};
@@ -25,7 +25,7 @@ const ENTRIES_MAX: u32 = 8;
 #[derive(Clone, Debug)]
 enum Step {
     Send(Message),
-    /// Send a message with the token that its entry has, or with an outdated one if the flag is set.
+    /// Send a message with the current token of its entry, or with an outdated one if the flag is set.
     SendWithToken(Message, bool),
     Pass(u64),
     Start,
@@ -36,7 +36,7 @@ enum Step {
     Reload,
 }
 
-/// The machine under test with its model, and the log of what was committed.
+/// The machine under test, its model, and the log of committed entries.
 struct Pair {
     machine: LockMachine,
     model: Model,
@@ -73,7 +73,7 @@ impl Pair {
         }
     }
 
-    /// Returns the moment that a host would decide the next message at.
+    /// Returns the moment at which a host would decide the next message.
     fn moment(&self) -> Moment {
         Moment {
             seq: Seq(self.seq.0 + 1),
@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Decides twice, commits and logs a message, as the host does.
+    /// Decides twice, commits and logs a message, like the host.
     fn apply(&mut self, message: Message) -> Reply {
         let outcome = self.machine.decide(&self.moment(), &message);
         assert_eq!(
@@ -113,7 +113,7 @@ impl Pair {
         reply
     }
 
-    /// Checks the effects: requests that wait for no entry to be left are answered, and the tells match those of the model.
+    /// Checks the effects: requests that wait until no entry is left are answered, and the messages sent match those of the model.
     fn note_wakes(&mut self, effects: &mut Effects<LockMachine>) {
         let (mut told, mut held): (Vec<ToProcesses>, Vec<_>) = (Vec::new(), Vec::new());
         for effect in effects.take() {
@@ -124,12 +124,14 @@ impl Pair {
                 }
                 Effect::Tell(to, message) if to == HOLDER => {
                     let ToHolder::Held(it) =
-                        rmp_serde::from_slice(&message).expect("it is one of those");
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
                     held.push((to, it));
                 }
                 Effect::Tell(to, message) => {
                     assert_eq!(to, ActorId::PROCESS);
-                    told.push(rmp_serde::from_slice(&message).expect("it is one of those"));
+                    told.push(
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message"),
+                    );
                 }
                 Effect::Act(_) => unreachable!("nothing is done in the world"),
             }
@@ -138,7 +140,7 @@ impl Pair {
         assert_eq!(held, std::mem::take(&mut self.model.told));
     }
 
-    /// Compares the effects of `resume` with everything that the model says stands.
+    /// Compares the effects of `resume` with the messages that the model expects.
     fn resume(&mut self) {
         let mut effects = Effects::<LockMachine>::default();
         self.machine.resume(&mut effects);
@@ -170,13 +172,13 @@ impl Pair {
             let reply = self.apply(self.machine.tick(item));
             assert!(
                 matches!(reply, Reply::Ended(_)),
-                "a tick ends what was due, or begins to"
+                "a tick ends or fences the due entry"
             );
             self.compare();
         }
         assert!(
             self.model.next_due(self.now).is_none(),
-            "nothing due is left"
+            "no due entry is left"
         );
     }
 
@@ -220,7 +222,7 @@ impl Pair {
         assert_eq!(reply, expected, "the answer to {message:?}");
     }
 
-    /// Adds the entry's token to the message, or an outdated one. Without an owner, the token of the holder.
+    /// Adds the entry's token to the message, or an outdated one. If the message names no owner, adds the token of the lock's holder.
     fn with_token(&self, mut message: Message, stale: bool) -> Message {
         if let Message::Renew {
             key,
@@ -298,7 +300,7 @@ impl Pair {
             let said = self.machine.deadline(Offset::default());
             assert!(
                 said.is_some_and(|said| said <= first),
-                "nothing is due before it is said"
+                "no entry is due before the reported deadline"
             );
         }
         let waiting = if list.is_empty() {
@@ -309,11 +311,11 @@ impl Pair {
         assert_eq!(
             self.watching - self.woken,
             waiting,
-            "with nothing left, nobody waits for that"
+            "when no entry is left, all waiting requests are answered"
         );
     }
 
-    /// Checks that the pages together are the list, and that a filter returns only what matches it.
+    /// Checks that all pages together equal the list, and that a filter returns only matching entries.
     fn compare_pages(&self, list: &[EntryView]) {
         let all = Selection {
             key: None,
@@ -359,7 +361,7 @@ impl Pair {
                     next: after,
                 } = self.machine.query(self.both(), &query)
                 else {
-                    panic!("a selection is answered with a page");
+                    panic!("expected a page of entries");
                 };
                 assert!(entries.len() <= 2 && after.is_none_or(|after| after > from));
                 found.extend(entries);
@@ -383,13 +385,13 @@ impl Pair {
         }
         assert!(
             effects.is_empty(),
-            "whoever waits has something to wait for"
+            "requests only wait while entries are left"
         );
         self.machine = machine;
         self.resume();
     }
 
-    /// Checks that committing the log alone into a machine with other rules gives the same state.
+    /// Checks that committing the log alone to a machine with other rules gives the same state.
     fn replay(&self) {
         let rules = Rules {
             high_first: self.rules.high_first,
@@ -412,7 +414,7 @@ fn shown(machine: &LockMachine) -> String {
 }
 
 impl Logged {
-    /// Commits this record again if it is after `after`.
+    /// Commits this record again if it comes after `after`.
     fn repeat(&self, machine: &mut LockMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -433,7 +435,7 @@ fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
     prop::sample::select(names).prop_map(|name| Name::try_from(name).expect("short"))
 }
 
-/// Few different spans, so that deadlines coincide.
+/// Few different timeouts, so that deadlines coincide.
 fn span() -> impl Strategy<Value = u16> {
     prop::sample::select(&[0, 1, 4, 4, 4, 8, 8, 20, u16::MAX][..])
 }
@@ -455,7 +457,7 @@ fn tie() -> impl Strategy<Value = Tie> {
     prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
 }
 
-/// A request of an actor for a lock. Its key is reserved, and its owner is no client's.
+/// A request of an actor for a lock. The key is reserved, and the owner is not that of a client.
 fn hold() -> impl Strategy<Value = Hold> {
     let owner = name(&["attempt-1", "attempt-2", "attempt-3"]);
     (name(&["wip-pool-lock-1"]), name(&["1", "b"]), owner).prop_map(|(key, index, owner)| Hold {
@@ -467,7 +469,7 @@ fn hold() -> impl Strategy<Value = Hold> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    // Names that are ambiguous when concatenated, and one that is reserved.
+    // Names that are ambiguous when concatenated, and a reserved one.
     let key = || {
         name(&[
             "",
@@ -515,7 +517,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         24 => message().prop_map(Step::Send),
         6 => (message(), any::<bool>()).prop_map(|(it, stale)| Step::SendWithToken(it, stale)),
-        // Whole seconds, so that deadlines coincide, and others, so that they do not.
+        // Whole seconds, so that deadlines coincide, and other intervals, so that they do not.
         8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
         2 => (0u64..9000).prop_map(Step::Pass),
         1 => Just(Step::Start),

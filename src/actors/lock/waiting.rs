@@ -1,15 +1,15 @@
-//! Requests that wait for something about locks. Volatile: after a rebuild the host adds them again, and they do not
-//! survive the process.
+//! Requests that wait for a change of lock state. Volatile: the host adds them again after a rebuild, and they do not
+//! survive a restart of the server.
 
 use crate::ids::{Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Waiting requests, by what they wait for.
+/// Waiting requests, by their condition.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     until_empty: BTreeSet<Ticket>,
-    /// Requests that wait until the entry in a slot owns its lock or ends. Usually one per slot, since each contender
-    /// has a slot of its own, so many waiters for one lock stay cheap.
+    /// Requests that wait until the entry in a slot owns its lock or ends. There is usually one per slot, since each contender
+    /// has its own slot, so many waiters for one lock stay cheap.
     on_slot: BTreeMap<Slot, Vec<Ticket>>,
     slot_of: BTreeMap<Ticket, Slot>,
 }

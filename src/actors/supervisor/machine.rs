@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub struct Rules {
     /// The limit on panics of one actor that leave its state intact.
     pub restarts: Intensity,
-    /// The limit on panics of one actor after which its state has to be rebuilt.
+    /// The limit on panics of one actor that force a rebuild of its state.
     pub rebuilds: Intensity,
 }
 

@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// How far from the end of a pass's output its counts are searched for, in bytes.
+/// How much of the end of a pass's output is searched for counts, in bytes.
 const COUNTS_BYTES_MAX: u64 = 64 << 10;
 
-/// The most counts of a pass.
+/// The maximum number of counts of a pass.
 const COUNTS_MAX: usize = 32;
 
-/// The longest name of a count, in bytes.
+/// The maximum length of the name of a count, in bytes.
 const COUNT_NAME_BYTES_MAX: usize = 64;
 
 /// The line of output with which a pass reports its counts.

@@ -1,7 +1,7 @@
-//! The port of the `LeaseActor`: writes a line to a log file when a pass begins and one when it ends, as Fossil's backoffice does.
+//! The port of the `LeaseActor`: writes a line to a log file when a pass begins and another when it ends, like Fossil's backoffice.
 //!
-//! A separate thread writes, so that a slow disk delays nobody. A line is written after its journal entry is durable and is not retried: it
-//! is lost if the server is killed in between, or if the file cannot be written, which is logged.
+//! A separate thread writes, so that a slow disk does not delay the node. A line is written after its journal entry is durable, and is not
+//! retried: it is lost if the server is killed in between, or if the file cannot be written. A failed write is logged.
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::{Action, LeaseMachine, LogEvent};
@@ -18,7 +18,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-/// The most lines waiting to be written. If the disk cannot keep up, further lines are dropped, and their number is logged.
+/// The maximum number of lines waiting to be written. If the disk cannot keep up, further lines are dropped, and their number is logged.
 const LINES_MAX: usize = 10_000;
 
 /// The port of the `LeaseActor`.
@@ -37,7 +37,7 @@ struct Writing {
 }
 
 impl LeasePort {
-    /// Creates a port. `data` is the data directory, where the output of passes is.
+    /// Creates a port. `data` is the data directory, which contains the output of passes.
     pub const fn new(data: Option<PathBuf>) -> Self {
         Self {
             data,
@@ -68,7 +68,7 @@ impl Port<LeaseMachine> for LeasePort {
         if writing.is_none_or(|it| it.lines.try_send(line).is_err()) {
             self.lost += 1;
             if self.lost.is_power_of_two() {
-                tracing::warn!(lost = self.lost, "lines for log files of leases were lost");
+                tracing::warn!(lost = self.lost, "dropped lines for lease log files");
             }
         }
     }
@@ -92,12 +92,15 @@ fn write(asked: &Receiver<(Date, Action)>, data: Option<&Path>) {
     for (at, action) in asked {
         let line = line(at, &action, data);
         if let Err(error) = append(Path::new(&action.file), &line) {
-            tracing::warn!(file = action.file, "a log file cannot be written: {error}");
+            tracing::warn!(
+                file = action.file,
+                "failed to write a lease log file: {error}"
+            );
         }
     }
 }
 
-/// Appends a line. The file is opened for each line, so a file that was moved away is created again.
+/// Appends a line. The file is opened for each line, so it is created again if it was moved away.
 fn append(path: &Path, line: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
     // A pipe without a reader, or a terminal, must not block the thread.
@@ -105,12 +108,12 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     let mut file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
     if kind != FileType::RegularFile {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     file.write_all(line.as_bytes())
 }
 
-/// Formats a line: the date in UTC, the lease name with dashes for blanks, and what happened to the pass.
+/// Formats a line: the date in UTC, the lease name with dashes for blanks, and the event of the pass.
 fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
     let lease = action.lease.to_text().replace(' ', "-");
     let mut line = format!("{} {lease}", schedule::utc(at));
@@ -124,12 +127,12 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
             let launched = launched.as_ref().zip(data);
             let counts = launched.and_then(|(launched, data)| counts(launched, data));
             for (name, count) in counts.into_iter().flatten() {
-                write!(line, " {count} {name}").expect("a string takes all");
+                write!(line, " {count} {name}").expect("writing to a string does not fail");
             }
             write!(line, " elapse-time {ran_ms} ms {}", words(*exit))
         }
     }
-    .expect("a string takes all");
+    .expect("writing to a string does not fail");
     line.push('\n');
     line
 }
@@ -163,8 +166,8 @@ mod tests {
     fn logged(folder: &Path, output: &str) -> String {
         let (file, id) = (folder.join("log"), ProcessId(7));
         let dir = run_dir(folder, id, None);
-        std::fs::create_dir_all(&dir).expect("a directory can be made");
-        std::fs::write(dir.join(STDOUT), output).expect("a file can be written");
+        std::fs::create_dir_all(&dir).expect("a directory can be created");
+        std::fs::write(dir.join(STDOUT), output).expect("the file can be written");
         let mut port = LeasePort::new(Some(folder.to_owned()));
         let ended = LogEvent::Ended {
             ran_ms: 1250,
@@ -173,8 +176,8 @@ mod tests {
         };
         for what in [LogEvent::Began, ended] {
             let what = Action {
-                file: file.to_str().expect("its name is text").to_owned(),
-                lease: Name::new(b"send mails".to_vec()).expect("a name"),
+                file: file.to_str().expect("the path is UTF-8").to_owned(),
+                lease: Name::new(b"send mails".to_vec()).expect("the name is short"),
                 token: Token(41),
                 what,
             };
@@ -182,8 +185,8 @@ mod tests {
             port.perform(effect::Action { id, attempt, what });
         }
         drop(port);
-        let lines = std::fs::read_to_string(&file).expect("it was written");
-        std::fs::remove_file(&file).expect("it is there");
+        let lines = std::fs::read_to_string(&file).expect("the log file can be read");
+        std::fs::remove_file(&file).expect("the file exists");
         // The dates vary, so they are cut off.
         let lines = lines.lines().map(|line| line[19..].to_owned() + "\n");
         lines.collect()
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_pass_has_a_line_as_it_begins_and_one_as_it_ends() {
-        let folder = tempfile::tempdir().expect("a directory can be made");
+        let folder = tempfile::tempdir().expect("a directory can be created");
         let began = " send-mails began token 41\n";
         let ended = " elapse-time 1250 ms exit 3\n";
         for (output, counts) in [

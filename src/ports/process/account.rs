@@ -1,4 +1,4 @@
-//! Looks up users and groups by name in `/etc/passwd` and `/etc/group`. A process whose user is not found there is not started at all.
+//! Looks up users and groups by name in `/etc/passwd` and `/etc/group`. A process whose user is not found there is not started.
 
 use crate::actors::process::{Failure, Spec, Step};
 use std::fs;
@@ -10,7 +10,7 @@ const GROUPS: &str = "/etc/group";
 /// The user that a process is to run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Account {
-    /// User, group and supplementary groups.
+    /// The user, the group and the supplementary groups.
     pub(super) ids: (u32, u32, Vec<u32>),
     /// The environment variables that describe the user.
     pub(super) env: Vec<(&'static str, Vec<u8>)>,
@@ -32,8 +32,8 @@ struct Group<'a> {
     members: Vec<&'a str>,
 }
 
-/// Returns the account a process is to run as, if its spec names one. A user or group that cannot be found is an error, never replaced by
-/// another.
+/// Returns the account that a process is to run as, if its spec names one. A user or group that cannot be found is an error; no other is
+/// substituted.
 pub(super) fn of(spec: &Spec) -> Result<Option<Account>, Failure> {
     if spec.user.is_none() && spec.group.is_none() {
         return Ok(None);
@@ -87,7 +87,7 @@ fn find(
         None => found.as_ref().map(|it| it.group),
     };
     let name = user.unwrap_or_default();
-    let missing = || format!("{USERS} has no user {name}, so that its group must be given, too");
+    let missing = || format!("{USERS} has no user {name}, so its group must be given too");
     let group = group.ok_or_else(missing)?;
     let id = found.as_ref().map(|it| it.id).or(number);
     let id = id.ok_or_else(missing)?;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn who_is_not_there_is_nobody() {
-        let words = |user, group| ids(user, group).expect_err("there is none");
+        let words = |user, group| ids(user, group).expect_err("the user or group does not exist");
         assert_eq!(words(Some("ww"), None), "/etc/passwd has no user ww");
         assert_eq!(words(Some("www"), Some("x")), "/etc/group has no group x");
         assert!(words(Some("77"), None).contains("its group must be given"));

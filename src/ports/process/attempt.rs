@@ -1,4 +1,4 @@
-//! The port's knowledge of an attempt, and the meaning of the keeper's reports about it.
+//! The port's record of an attempt, and the interpretation of the keeper's reports about it.
 
 use crate::actors::process::{End, Failure, Identity, Lost, Message, Spec, Step};
 use crate::bytes::Bytes;
@@ -10,22 +10,22 @@ use std::io;
 
 /// The state of an attempt.
 pub(super) struct Attempt<H> {
-    /// The spec to launch, kept until a keeper has reported what it holds: the attempt may have been launched before a restart of the
+    /// The spec to launch, kept until a keeper has reported all its attempts: this one may have been launched before a restart of the
     /// coordinator.
     pub(super) spec: Option<Box<Spec>>,
-    /// Whether a keeper may have been asked to launch it: then only a keeper can tell that it was not launched.
+    /// Whether a keeper may have been asked to launch the attempt. If so, only a keeper can tell that it was not launched.
     pub(super) asked: bool,
-    /// The launch request, kept until the keeper answers so that the next keeper can be asked again.
+    /// The launch request, kept until the keeper answers so that it can be sent to the next keeper.
     pub(super) launch: Option<Box<Launch>>,
     pub(super) identity: Option<Identity>,
     pub(super) launched: bool,
     pub(super) contained: bool,
     pub(super) run_dir: Option<Bytes>,
-    /// The process's descriptor. Without one, the process is looked up by its identity.
+    /// The process's descriptor. Without a descriptor, the process is looked up by its identity.
     pub(super) handle: Option<H>,
-    /// When the process is checked next, and the interval after that.
+    /// When the process is next checked, and the interval after that.
     pub(super) next_look: Option<(u64, u64)>,
-    /// The reports sent so far, to be repeated if the action comes again.
+    /// The reports sent so far. They are sent again if the action is repeated.
     pub(super) started: Option<Message>,
     pub(super) ended: Option<Message>,
     pub(super) clearing: Option<Clearing>,
@@ -49,12 +49,12 @@ impl<H> Attempt<H> {
         }
     }
 
-    /// Returns whether it is still to be launched, as far as is known.
+    /// Returns whether the attempt has not been launched yet, as far as is known.
     pub(super) const fn is_pending(&self) -> bool {
         self.spec.is_some() || self.launch.is_some()
     }
 
-    /// Logs that it could not be launched: as a warning if it is of a service, since no client is told.
+    /// Logs that the attempt could not be launched. For a service this is a warning, since no client is informed.
     pub(super) fn log_failure(&self, id: ProcessId, failure: &Failure) {
         let argv = match (&self.spec, &self.launch) {
             (Some(spec), _) => spec.argv.first(),
@@ -78,7 +78,7 @@ impl<H> Attempt<H> {
         }
     }
 
-    /// Returns the name of the service that it belongs to, if it does.
+    /// Returns the name of the service that the attempt belongs to, if any.
     fn service(&self) -> Option<String> {
         // Its environment may have been set by a client; the directory of a service's files is set by the coordinator.
         let dir = self
@@ -104,9 +104,9 @@ impl<H> Attempt<H> {
 pub(super) enum Link {
     /// No keeper is connected.
     Down,
-    /// The keeper was greeted but has not yet reported all that it holds.
+    /// The keeper was greeted but has not yet reported all its attempts.
     Greeted,
-    /// The keeper has reported all that it holds.
+    /// The keeper has reported all its attempts.
     Up,
 }
 
@@ -114,7 +114,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns why it is unknown how a vanished process ended.
+/// Returns the reason why it is unknown how a process ended.
 pub(super) const fn reason(launched: bool) -> Lost {
     if launched {
         Lost::KeeperGone
@@ -135,7 +135,7 @@ pub(super) fn end_of(status: u32) -> End {
     }
 }
 
-/// Describes in words what a failed step was about.
+/// Describes the subject of a failed step.
 pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
     let path = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
     match step {
@@ -147,7 +147,9 @@ pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
         Step::Group => Some("its control group".to_owned()),
         Step::User => Some("its user and groups".to_owned()),
         Step::Limits => Some("its limits".to_owned()),
-        Step::Parcel => Some("the environment and streams handed over for it are gone".to_owned()),
+        Step::Parcel => {
+            Some("the environment and streams handed over for it no longer exist".to_owned())
+        }
         Step::Keeper | Step::Files | Step::Environment | Step::Exec | Step::Abandoned => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Clears a tree: continues until it is proved, not assumed, that nothing of it is alive.
+//! Clears a tree: continues until it is proved, not just assumed, that none of its processes is alive.
 
 use crate::actors::process::Message;
 use crate::ports::process::world::{Lookup, Survivors, Tree, World};
@@ -6,7 +6,7 @@ use crate::ports::process::world::{Lookup, Survivors, Tree, World};
 /// The first interval between two checks, in milliseconds; doubled each time.
 const LOOK_MS: u64 = 5;
 
-/// The longest interval between two checks, in milliseconds.
+/// The maximum interval between two checks, in milliseconds.
 const LOOK_MS_MAX: u64 = 1000;
 
 /// How long SIGKILL may take before surviving processes are reported, in milliseconds.
@@ -24,7 +24,7 @@ pub(super) struct Clearing {
     since: u64,
     next: u64,
     span: u64,
-    /// The survivors reported last.
+    /// The survivors in the last report.
     said: Survivors,
 }
 
@@ -56,8 +56,8 @@ impl Clearing {
         self.whole
     }
 
-    /// Combines this clearing with another request. A request to wait for the tree replaces the killing of the leader alone, since it comes
-    /// when the leader has ended.
+    /// Combines this clearing with another request. A request to wait for the tree replaces a request to kill only the leader, since it
+    /// arrives when the leader has ended.
     pub(super) fn join(&mut self, other: Self) {
         if !self.whole && other.whole && !other.kills {
             *self = other;
@@ -66,7 +66,7 @@ impl Clearing {
         if other.kills && !self.kills {
             self.since = other.since;
         }
-        // A repeated request may mean that the report was lost.
+        // A repeated request may mean that the last report was lost.
         self.said = Survivors::default();
         self.kills |= other.kills;
         self.whole |= other.whole;
@@ -78,7 +78,7 @@ impl Clearing {
         self.next
     }
 
-    /// Kills once more if requested, and checks for survivors. Returns `Empty` if nothing is alive, or `Stuck` if that is news.
+    /// Kills again if requested, and checks for survivors. Returns `Empty` if no process is alive, or `Stuck` if this was not reported yet.
     pub(super) fn step<W: World>(
         &mut self,
         world: &mut W,
@@ -87,7 +87,7 @@ impl Clearing {
     ) -> Option<Message> {
         let left = if self.whole {
             if self.kills {
-                // Whether the signal could be sent shows in the survivors.
+                // The survivors show whether the signal was sent.
                 let _ = world.signal_tree(tree, KILL);
             }
             world.survivors(tree)

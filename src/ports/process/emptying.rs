@@ -1,5 +1,5 @@
-//! Watches the control groups of trees that are being cleared. The kernel reports when one becomes empty, so nobody waits for the next
-//! check; where the kernel cannot be asked, that check finds it.
+//! Watches the control groups of trees that are being cleared. The kernel reports when a group becomes empty, so this is noticed without
+//! waiting for the next periodic check. Where the kernel cannot report it, that check finds it.
 
 use crate::ids::ProcessId;
 use crate::kernel::cgroup;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// The most groups watched at a time: each takes a descriptor. The others are only checked periodically.
+/// The maximum number of groups watched at a time, since each takes a descriptor. The others are only checked periodically.
 const WATCHED_MAX: usize = 1000;
 
 /// The groups being watched.
@@ -20,13 +20,13 @@ pub(super) struct Emptying {
 }
 
 impl Emptying {
-    /// Registers the group with epoll under this token. The token is returned when the group has become empty, and once at first, since it
-    /// may have been empty already.
+    /// Registers the group with epoll under this token. Epoll reports the token when the group becomes empty, and once in the beginning,
+    /// since the group may already be empty.
     pub(super) fn watch(&mut self, epoll: &OwnedFd, token: u64, (id, group): (ProcessId, &Path)) {
         if self.tokens.contains_key(&id) || self.groups.len() >= WATCHED_MAX {
             return;
         }
-        // The group may be gone, or no descriptor may be available.
+        // The group may no longer exist, or no descriptor may be available.
         let Ok(events) = cgroup::events(group) else {
             return;
         };

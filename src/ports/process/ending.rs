@@ -1,4 +1,4 @@
-//! Follows running processes to their end: through the keeper if it holds them, else through their own descriptors.
+//! Follows running processes to their end: through the keeper if it launched them, otherwise through their own descriptors.
 
 use crate::actors::process::{End, Lost, Message, Remains};
 use crate::clock::Date;
@@ -9,17 +9,18 @@ use crate::ports::process::attempt::{Link, end_of, reason};
 use crate::ports::process::follower::{Follower, PATIENCE_MS, SOON_MS};
 use crate::ports::process::world::{Lookup, World};
 
-/// The first interval at which a process is looked up again if it is unknown whether it is alive, in milliseconds; doubled each time.
+/// The first interval after which a process is looked up again if it is unknown whether it is alive, in milliseconds; doubled each time.
 const DOUBT_MS: u64 = 100;
 
-/// The longest such interval, in milliseconds.
+/// The maximum for this interval, in milliseconds.
 const DOUBT_MS_MAX: u64 = 10_000;
 
-/// How long no keeper can be joined before the knowledge it might have is considered lost, in milliseconds.
+/// How long joining a keeper may fail before the reports that a keeper might have are considered lost, in milliseconds.
 const ALONE_MS: u64 = 20_000;
 
 impl<W: World> Follower<W> {
-    /// Makes sure that the end of a process will be noticed: through the keeper if it holds the process, else through its own descriptor.
+    /// Makes sure that the end of a process will be noticed: through the keeper if it launched the process, otherwise through the process's
+    /// own descriptor.
     pub(super) fn follow(&mut self, id: ProcessId) {
         if self.repeats_end(id) {
             return;
@@ -34,7 +35,7 @@ impl<W: World> Follower<W> {
             return self.end(id, End::Lost(Lost::Rebooted), None, [0; 2]);
         }
         if attempt.launched && self.link != Link::Up {
-            // If it has ended, the keeper may know how. It is looked up after the keeper has reported all that it holds.
+            // If the process has ended, the keeper may know how. It is looked up after the keeper has reported all its attempts.
             if self.joined().is_err() {
                 self.look(id);
             }
@@ -80,7 +81,7 @@ impl<W: World> Follower<W> {
                 self.world.watch(id, &handle);
                 (attempt.handle, attempt.next_look) = (Some(handle), None);
             }
-            // The keeper will report how it ended, shortly or when asked.
+            // The keeper will report how the process ended, either shortly or when asked.
             Lookup::Gone(_) if held => {
                 self.look_in(id, PATIENCE_MS);
                 self.world.ask(Request::Ask { attempt: id });
@@ -103,7 +104,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles the end of a process for which `World::watch` was called.
+    /// Handles the end of a process, after `World::watch` was called for it.
     pub fn ended(&mut self, id: ProcessId) {
         let held = self.is_held(id);
         let Some(attempt) = self.attempts.get(&id) else {
@@ -119,7 +120,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Accepts what the kernel reports, since no keeper waits for this process.
+    /// Accepts the status that the kernel reports, since no keeper waits for this process.
     pub(super) fn believe_kernel(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
@@ -129,14 +130,14 @@ impl<W: World> Follower<W> {
         };
         match self.world.status(handle) {
             ExitStatus::Known(status) => self.end_by_status(id, status),
-            // The descriptor became ready too soon, as it does when the thread leading a process exits before the others.
+            // The descriptor became ready too early. This happens when the leading thread of a process exits before the others.
             ExitStatus::Alive => self.look_in(id, DOUBT_MS),
             ExitStatus::Untold => self.end_unknown(id),
         }
     }
 
-    /// Handles a process that is gone without a known status. It is declared lost only when a keeper has reported all that it holds, or
-    /// none can be joined for long: the log of the previous keeper may have the status.
+    /// Handles a process that has ended with an unknown status. The previous keeper's log may contain the status, so the process is
+    /// declared lost only when a keeper has reported all its attempts, or none could be joined for a long time.
     fn end_unknown(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get(&id) else {
             return;
@@ -148,7 +149,7 @@ impl<W: World> Follower<W> {
         self.end(id, End::Lost(reason(launched)), None, [0; 2]);
     }
 
-    /// Returns whether a keeper may still report what is not known here.
+    /// Returns whether a keeper may still report ends that are not known here.
     pub(super) fn may_learn(&self) -> bool {
         let now = self.world.clock();
         match self.link {
@@ -182,7 +183,7 @@ impl<W: World> Follower<W> {
         let (tree, run_dir) = (attempt.tree(id), attempt.run_dir.clone());
         self.doubted.remove(&id);
         self.world.report(message);
-        // Clients wait for the report, but not for this.
+        // This comes last, since clients are waiting for the report.
         if let Some(tree) = tree {
             self.world.unnote(&tree, run_dir.as_ref());
         }

@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// The variable that gives a process, and whatever it starts, the id of its record.
+/// The variable that passes the id of its record to a process and to all processes that it starts.
 pub(crate) const ID: &str = "SEXTON_PROCESS_ID";
 
 /// The variable that names the coordinator's data directory.
 const DATA: &str = "SEXTON_DATA";
 
-/// Variables that a service manager sets for a single process, which are not inherited.
+/// Variables that a service manager sets for a single process. They are not inherited.
 const NOT_INHERITED: [&str; 7] = [
     "INVOCATION_ID",
     "JOURNAL_STREAM",
@@ -27,10 +27,10 @@ const NOT_INHERITED: [&str; 7] = [
 ];
 
 /// Builds the environment as `NAME=VALUE` strings. Later sources override earlier ones: the coordinator's environment unless there is a
-/// parcel, then `own` (the account, and where to send notices), then the environment file, then the spec.
+/// parcel, then `own` (variables for the account and for notices), then the environment file, then the spec.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, or a secret is in none of them.
+/// Returns an error if the file cannot be read, or if none of the sources contains a secret.
 pub(super) fn of(
     id: ProcessId,
     spec: &Spec,
@@ -64,7 +64,7 @@ pub(super) fn of(
             step: Step::Environment,
             errno: 0,
             about: Some(format!(
-                "{name} is a secret, and neither its file nor the coordinator has it"
+                "the secret {name} is set neither in the environment file nor for the coordinator"
             )),
         });
     }
@@ -89,9 +89,10 @@ mod tests {
 
     #[test]
     fn each_source_is_above_the_one_before_and_a_secret_must_be_in_one() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let file = dir.path().join("env");
-        std::fs::write(&file, "PATH=/file\nAPI_TOKEN=hush\nA=file\n").expect("it is written");
+        std::fs::write(&file, "PATH=/file\nAPI_TOKEN=hush\nA=file\n")
+            .expect("the file can be written");
         let mut spec = Spec {
             env: vec![("A".to_owned(), Bytes::new(*b"spec"))],
             env_file: Some(super::files::bytes_of(&file)),
@@ -99,7 +100,7 @@ mod tests {
             ..Spec::default()
         };
         let made = |spec: &Spec| of(ProcessId(5), spec, (Path::new("/data"), Vec::new()));
-        let all = made(&spec).expect("all is there");
+        let all = made(&spec).expect("all secrets are set");
         let has = |text: &str| all.iter().any(|it| it.as_bytes() == text.as_bytes());
         for variable in [
             "PATH=/file",
@@ -113,7 +114,7 @@ mod tests {
             "SEXTON_PROCESS_ID=00000000-0000-0000-0000-000000000005"
         ));
         spec.secrets.push("NO_SUCH_SECRET".to_owned());
-        let wrong = made(&spec).expect_err("one is missing");
+        let wrong = made(&spec).expect_err("one secret is not set");
         assert_eq!(wrong.step, Step::Environment);
         assert!(
             wrong

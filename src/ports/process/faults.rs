@@ -1,6 +1,6 @@
 //! Faults that the coordinator injects on request, to show how a task recovers: a launch that fails, a keeper that is killed, an exit that
-//! is not reported, an actor that panics. They are injected only if the configuration allows it, only for a task that asks for one, and
-//! only into its first attempt.
+//! is not reported, an actor that panics. A fault is injected only if the configuration allows it, only for a task that requests it, and
+//! only into the first attempt.
 //!
 //! Faults of the command itself are injected by `sexton task inject` (`tools/task/inject.rs`).
 
@@ -11,7 +11,7 @@ use crate::keeper::protocol::Launch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The variable by which a command, or its cleanup, asks for a fault.
+/// The variable with which a command, or its cleanup, requests a fault.
 pub(crate) const VARIABLE: &str = "SEXTON_TASK_INJECT";
 
 /// The variable that holds the number of an attempt.
@@ -20,10 +20,10 @@ const ATTEMPT: &str = "SEXTON_TASK_ATTEMPT";
 /// The variable that holds the fencing token of an attempt.
 const FENCE: &str = "SEXTON_FENCE";
 
-/// A variable that is set for a cleanup and not for a command.
+/// A variable that is set for a cleanup but not for a command.
 const ENDED: &str = "SEXTON_TASK_ENDED";
 
-/// The most processes for which a fault is remembered; beyond that the oldest is forgotten.
+/// The maximum number of processes for which a fault is remembered; beyond that the oldest is forgotten.
 const ARMED_MAX: usize = 1024;
 
 /// A fault that the coordinator can inject.
@@ -39,9 +39,9 @@ pub enum Fault {
     BeforeChild,
     /// The program of the cleanup does not exist.
     BeforeCleanup,
-    /// The `DispatchActor` panics while deciding about the end of the attempt.
+    /// The `DispatchActor` panics while it decides on the end of the attempt.
     BeforeThreadCleanup,
-    /// The `DispatchActor` panics while committing the end of the attempt.
+    /// The `DispatchActor` panics while it commits the end of the attempt.
     WithinThreadCleanup,
     /// The `LockActor` panics when the execute lock is released, after the thread is free.
     AfterThreadCleanup,
@@ -93,7 +93,7 @@ impl Fault {
     }
 }
 
-/// Returns the variable that asks for a fault, for the environment of a task's command and cleanup.
+/// Returns the variable that requests a fault, for the environment of a task's command and cleanup.
 pub fn asking_for(fault: Fault) -> (String, Bytes) {
     (VARIABLE.to_owned(), Bytes::new(fault.name().as_bytes()))
 }
@@ -102,13 +102,13 @@ pub fn asking_for(fault: Fault) -> (String, Bytes) {
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<BTreeMap<ProcessId, Armed>>>);
 
-/// A fault that is pending or has struck.
+/// A fault that is pending or has been injected.
 #[derive(Clone, Debug)]
 struct Armed {
     fault: Fault,
     /// The owner name under which the attempt holds its locks.
     owner: Vec<u8>,
-    /// Whether it has struck already. A launch may be requested more than once.
+    /// Whether the fault has been injected. A launch may be requested more than once.
     struck: bool,
 }
 
@@ -117,8 +117,8 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called before a process is launched: modifies the launch if its fault requires that, or remembers the fault for later. Returns
-    /// whether to kill the keeper.
+    /// Prepares the fault that a process requests, before the launch: modifies the launch if necessary, or remembers the fault for later.
+    /// Returns whether to kill the keeper.
     pub(super) fn launched(&self, id: ProcessId, spec: &Spec, launch: &mut Launch) -> bool {
         let Some(armed) = wanted(spec) else {
             return false;
@@ -153,7 +153,7 @@ impl Faults {
         false
     }
 
-    /// Returns whether this fault strikes this process now. It strikes once.
+    /// Returns whether to inject this fault into this process now. Each fault is injected once.
     pub fn strikes(&self, id: ProcessId, fault: Fault) -> bool {
         let mut all = self.armed();
         let armed = all
@@ -162,7 +162,7 @@ impl Faults {
         armed.map(|it| it.struck = true).is_some()
     }
 
-    /// Returns whether this fault strikes the attempt with this lock owner now. It strikes once.
+    /// Returns whether to inject this fault into the attempt with this lock owner now. Each fault is injected once.
     pub fn strikes_owner(&self, owner: &[u8], fault: Fault) -> bool {
         let mut all = self.armed();
         let mut those = all.values_mut();
@@ -171,7 +171,7 @@ impl Faults {
     }
 }
 
-/// Returns the fault that a process asks for, if it applies to this attempt and this command.
+/// Returns the fault that a process requests, if it applies to this attempt and this command.
 fn wanted(spec: &Spec) -> Option<Armed> {
     let variable = |name: &str| {
         let mut all = spec.env.iter().rev();
@@ -224,12 +224,16 @@ mod tests {
         assert_ne!(asked, launch());
         let mut asked = launch();
         assert!(!faults.launched(second, &spec(Fault::BeforeChild, "2", &[]), &mut asked));
-        assert_eq!(asked, launch(), "the second attempt is as it is");
+        assert_eq!(asked, launch(), "the second attempt is not modified");
 
         let faults = Faults::default();
         let kills = spec(Fault::KeeperKilled, "1", &[]);
         let killed = [1, 2].map(|_| faults.launched(first, &kills, &mut launch()));
-        assert_eq!(killed, [true, false], "the launch is asked for again");
+        assert_eq!(
+            killed,
+            [true, false],
+            "a repeated launch request is not modified"
+        );
 
         let faults = Faults::default();
         faults.launched(first, &spec(Fault::DropSignal, "1", &[]), &mut launch());

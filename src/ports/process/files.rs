@@ -19,13 +19,13 @@ pub(crate) const RUN: &str = "run";
 /// The script that runs the process again.
 const COMMAND: &str = "cmd.sh";
 
-/// The PID file; it exists as long as the process lives, and its age is the process's.
+/// The PID file. It exists as long as the process is alive, and has the same age as the process.
 const PID: &str = "process.pid";
 
-/// The standard output.
+/// The file for standard output.
 pub(crate) const STDOUT: &str = "stdout.log";
 
-/// The standard error.
+/// The file for standard error.
 pub(crate) const STDERR: &str = "stderr.log";
 
 /// The maximum size of an environment file, in bytes.
@@ -41,7 +41,7 @@ pub(crate) fn bytes_of(path: &Path) -> Bytes {
     Bytes::new(path.as_os_str().as_bytes())
 }
 
-/// Returns the directory of a process. A relative directory of its own is relative to the data directory.
+/// Returns the directory of a process: `own` if given, relative to the data directory.
 pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBuf {
     own.map_or_else(
         || data.join(RUN).join(id.to_string()),
@@ -85,18 +85,18 @@ pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
     Ok(io::BufReader::with_capacity(64 << 10, file))
 }
 
-/// Describes the missing interpreter named in the first line of an existing program.
+/// Describes the missing interpreter that is named in the first line of an existing program.
 pub(super) fn interpreter(path: &Path) -> Option<String> {
     let mut begin = Vec::new();
     let file = File::open(path).ok()?;
     file.take(256).read_to_end(&mut begin).ok()?;
     let first = begin.split(|byte| *byte == b'\n').next()?;
     let name = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
-    let name = name.as_deref().map_or("its interpreter", str::trim);
-    Some(format!("{name}, which should execute it, does not exist"))
+    let name = name.as_deref().map_or("of the program", str::trim);
+    Some(format!("the interpreter {name} does not exist"))
 }
 
-/// Returns whether a process has an output file open for writing; `false` if that cannot be determined.
+/// Returns whether any process has an output file open for writing; `false` if that cannot be determined.
 pub(super) fn is_written(path: &Path) -> bool {
     let mut options = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -151,8 +151,9 @@ fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
 fn script(spec: &Spec) -> Vec<u8> {
     let mut script = b"#!/bin/sh\n".to_vec();
     for name in &spec.secrets {
-        let needs =
-            format!(": \"${{{name}:?is a secret, and is not kept here}}\"\nexport {name}\n");
+        let needs = format!(
+            ": \"${{{name}:?is a secret that is not stored here, set it first}}\"\nexport {name}\n"
+        );
         script.extend_from_slice(needs.as_bytes());
     }
     if !spec.dir.as_bytes().is_empty() {
@@ -197,10 +198,10 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
-/// Returns the key for the secrets of processes; creates it as `fresh` if there is none.
+/// Returns the key for the secrets of processes. If there is none, stores `fresh` as the key.
 ///
 /// # Errors
-/// Returns an error if it can be neither read nor written.
+/// Returns an error if the key can be neither read nor written.
 pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     let path = data.join(super::reporting::KEY_FILE);
     match std::fs::read(&path) {
@@ -223,7 +224,7 @@ pub(super) fn write_pid(dir: &Path, pid: u32) -> io::Result<()> {
 
 /// Removes the PID file of a process.
 pub(super) fn remove_pid(dir: &Path) {
-    // It may never have been written, or its directory may be gone.
+    // The file may never have been written, or its directory may no longer exist.
     drop(std::fs::remove_file(dir.join(PID)));
 }
 
@@ -274,7 +275,7 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 /// value is removed.
 pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
-    // Blocking here would hold up all other launches, and opening a pipe without a writer blocks for ever.
+    // Opening a pipe without a writer would block for ever, and with it all other launches.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
@@ -301,7 +302,7 @@ pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> 
                 step: Step::Environment,
                 errno: 0,
                 about: Some(format!(
-                    "{}, line {}: no NAME=VALUE",
+                    "{}, line {}: expected NAME=VALUE",
                     path.display(),
                     place + 1
                 )),
@@ -336,21 +337,21 @@ mod tests {
     fn quoted(word: &[u8]) -> String {
         let mut script = Vec::new();
         quote(word, &mut script);
-        String::from_utf8(script).expect("it is text")
+        String::from_utf8(script).expect("the script is UTF-8")
     }
 
     #[test]
     fn variables_are_read_of_files_alone() {
-        let files = tempfile::tempdir().expect("there is room");
+        let files = tempfile::tempdir().expect("a directory can be created");
         let pipe = files.path().join("pipe");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("it is made");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("the file can be created");
         for path in [
             pipe.as_path(),
             files.path(),
             std::path::Path::new("/dev/zero"),
         ] {
-            let failure = variables(path).expect_err("it is no file");
+            let failure = variables(path).expect_err("the path is not a regular file");
             assert_eq!(failure.step, Step::Environment);
             let about = failure.about.unwrap_or_default();
             assert!(about.ends_with("not a regular file"), "{about}");
@@ -374,50 +375,54 @@ mod tests {
             dir: Bytes::new(*b"/srv/x y"),
             ..Spec::default()
         };
-        let script = String::from_utf8(script(&spec)).expect("it is text");
-        let expected = "#!/bin/sh\n: \"${API_TOKEN:?is a secret, and is not kept here}\"\nexport API_TOKEN\ncd '/srv/x y' || exit\nexec env 'COLOUR=red one' echo 'a b'\n";
+        let script = String::from_utf8(script(&spec)).expect("the script is UTF-8");
+        let expected = "#!/bin/sh\n: \"${API_TOKEN:?is a secret that is not stored here, set it first}\"\nexport API_TOKEN\ncd '/srv/x y' || exit\nexec env 'COLOUR=red one' echo 'a b'\n";
         assert_eq!(script, expected);
     }
 
     #[test]
     fn a_script_that_is_there_stays_and_another_or_a_link_is_replaced() {
-        let folder = tempfile::tempdir().expect("a directory");
+        let folder = tempfile::tempdir().expect("a directory can be created");
         let path = folder.path().join("cmd.sh");
-        let inode = || std::fs::symlink_metadata(&path).expect("it is there").ino();
+        let inode = || {
+            std::fs::symlink_metadata(&path)
+                .expect("the file exists")
+                .ino()
+        };
         let spec = |word: &[u8]| Spec {
             argv: vec![Bytes::new(*b"echo"), Bytes::new(word)],
             ..Spec::default()
         };
-        let written = || std::fs::read_to_string(&path).expect("it reads");
-        prepare(folder.path(), &spec(b"one")).expect("it is written");
+        let written = || std::fs::read_to_string(&path).expect("the file can be read");
+        prepare(folder.path(), &spec(b"one")).expect("the file can be written");
         let first = inode();
-        prepare(folder.path(), &spec(b"one")).expect("it is there");
+        prepare(folder.path(), &spec(b"one")).expect("the file exists");
         assert_eq!(inode(), first, "the same file");
-        prepare(folder.path(), &spec(b"two")).expect("it is written");
+        prepare(folder.path(), &spec(b"two")).expect("the file can be written");
         assert_eq!(written(), "#!/bin/sh\nexec echo two\n");
         // A link to a file with the same content is not accepted.
         let other = folder.path().join("other");
-        std::fs::rename(&path, &other).expect("it is moved");
-        std::os::unix::fs::symlink(&other, &path).expect("it is linked");
-        prepare(folder.path(), &spec(b"two")).expect("it is written");
-        let found = std::fs::symlink_metadata(&path).expect("it is there");
+        std::fs::rename(&path, &other).expect("the file can be moved");
+        std::os::unix::fs::symlink(&other, &path).expect("the file can be linked");
+        prepare(folder.path(), &spec(b"two")).expect("the file can be written");
+        let found = std::fs::symlink_metadata(&path).expect("the file exists");
         assert!(found.is_file(), "{found:?}");
     }
 
     #[test]
     fn a_long_output_shows_its_beginning_and_its_end() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
         assert_eq!(output(&path), Output::default());
         let mut content = vec![b'a'; 1000];
         content.extend_from_slice(&[b'z'; Output::SHOWN_BYTES]);
-        std::fs::write(&path, &content).expect("it is written");
+        std::fs::write(&path, &content).expect("the file can be written");
         let shown = output(&path);
         assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
         assert_eq!(shown.head.as_bytes(), [b'a'; Output::SHOWN_BYTES]);
         assert_eq!(shown.tail.as_bytes(), [b'z'; Output::SHOWN_BYTES]);
-        // If a file is slightly longer than both parts, no byte is shown twice.
-        std::fs::write(&path, &content[1000 - 1..]).expect("it is written");
+        // If a file is only slightly longer than one part, no byte is shown twice.
+        std::fs::write(&path, &content[1000 - 1..]).expect("the file can be written");
         let shown = output(&path);
         assert_eq!(
             (shown.head.as_bytes().len(), shown.tail.as_bytes().len()),
@@ -427,33 +432,33 @@ mod tests {
 
     #[test]
     fn files_of_variables_are_read_and_a_broken_line_is_named() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("env");
         std::fs::write(
             &path,
             "# what it needs\n\nexport A=1\nB=\"two words\"\nC=a=b\n",
         )
-        .expect("it is written");
-        let read = variables(&path).expect("they are right");
+        .expect("the file can be written");
+        let read = variables(&path).expect("the file is valid");
         let expected = [("A", "1"), ("B", "two words"), ("C", "a=b")];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
         assert_eq!(read, expected);
-        std::fs::write(&path, "A=1\nnothing\n").expect("it is written");
-        let wrong = variables(&path).expect_err("a line is broken");
+        std::fs::write(&path, "A=1\nnothing\n").expect("the file can be written");
+        let wrong = variables(&path).expect_err("the second line is invalid");
         assert_eq!(wrong.step, Step::Environment);
         assert!(
             wrong
                 .about
-                .expect("it says where")
-                .ends_with("line 2: no NAME=VALUE")
+                .expect("the failure names the line")
+                .ends_with("line 2: expected NAME=VALUE")
         );
     }
 
     #[test]
     fn a_directory_that_cannot_be_made_is_named() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let file = dir.path().join("file");
-        std::fs::write(&file, "").expect("it is written");
+        std::fs::write(&file, "").expect("the file can be written");
         let wrong = prepare(&file.join("run"), &Spec::default()).expect_err("a file is in the way");
         assert_eq!((wrong.step, wrong.errno), (Step::Files, 20));
     }

@@ -1,7 +1,7 @@
-//! Follows every attempt from its launch to its proven end, and reports to the actor. It knows the world only through a trait.
+//! Follows every attempt from its launch to its proven end, and reports to the actor. It accesses the world only through a trait.
 //!
-//! How an attempt ended is learned, in this order, from the keeper that waited for it or from the kernel, if it informs others than the
-//! parent; otherwise the attempt is lost, with a reason. It is never guessed.
+//! How an attempt ended is learned from the keeper that waited for it or, failing that, from the kernel, if it reports this to processes
+//! other than the parent. Otherwise the attempt is declared lost, with a reason. Its end is never guessed.
 
 use crate::actors::process::{Action, Failure, Identity, Message, Reach, Spec};
 use crate::ids::{ProcessId, Seq};
@@ -11,16 +11,16 @@ use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::{Lookup, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long the keeper has to report the end of a process that is gone according to the kernel, in milliseconds, before it is asked.
+/// How long the keeper has to report the end of a process that has ended according to the kernel before it is asked, in milliseconds.
 pub(super) const PATIENCE_MS: u64 = 1000;
 
-/// The first such wait, in milliseconds: usually the report is already on its way.
+/// The first of these waits, in milliseconds. It is short, since the report is usually already on its way.
 pub(super) const SOON_MS: u64 = 10;
 
 /// The first interval between two attempts to join a keeper, in milliseconds; doubled each time.
 const REJOIN_MS: u64 = 100;
 
-/// The longest such interval, in milliseconds.
+/// The maximum for this interval, in milliseconds.
 const REJOIN_MS_MAX: u64 = 10_000;
 
 /// Performs the actions of the `ProcessActor` on a world.
@@ -28,23 +28,23 @@ pub struct Follower<W: World> {
     pub(super) world: W,
     pub(super) link: Link,
     pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
-    /// The attempts that the keeper holds, and whether it will report how each ends: it cannot for those launched by an earlier keeper.
+    /// The attempts of the keeper, and whether it will report how each ends. It cannot for those launched by an earlier keeper.
     pub(super) held: BTreeMap<ProcessId, bool>,
-    /// Running processes that the keeper holds and nobody has asked to follow.
+    /// Running processes of the keeper that no request has asked to follow.
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
-    /// The attempts that the actor has stated since the last census.
+    /// The attempts that the actor has named since the last census.
     stated: BTreeSet<ProcessId>,
-    /// The attempts stated up to the last census, until the keeper has reported what it holds.
+    /// The attempts named before the last census, until the keeper has reported all its attempts.
     census: Option<BTreeSet<ProcessId>>,
-    /// Whether a census has been taken. A launch stated before the first may already have been requested before a restart.
+    /// Whether a census has been taken. A launch requested before the first census may also have been requested before a restart.
     counted: bool,
     /// Since when no keeper can be joined.
     pub(super) alone_since: Option<u64>,
-    /// When joining a keeper is tried again, and the interval after that.
+    /// When to try again to join a keeper, and the interval after that.
     rejoin: Option<(u64, u64)>,
-    /// When which attempt is checked again. Obsolete timers stay until they are due and then do nothing.
+    /// When to check each attempt again. Obsolete timers stay until they are due and then have no effect.
     pub(super) timers: BTreeSet<(u64, ProcessId)>,
-    /// The processes whose last lookup could not tell whether they are alive.
+    /// The processes whose last lookup could not determine whether they are alive.
     pub(super) doubted: BTreeSet<ProcessId>,
 }
 
@@ -130,7 +130,7 @@ impl<W: World> Follower<W> {
             Action::Census => {
                 self.counted = true;
                 self.census = Some(std::mem::take(&mut self.stated));
-                // Even if nothing is to be followed, a keeper may hold ends whose `Forget` was lost.
+                // Even if there is nothing to follow, a keeper may have ends whose `Forget` was lost.
                 if self.world.has_keeper() && self.joined().is_err() {
                     tracing::warn!("failed to join the running keeper");
                 }
@@ -139,12 +139,12 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns whether the process is on another machine: nothing can be learned about it here, so it is left alone.
+    /// Returns whether the process is on another machine. Nothing can be learned about it here, so it is left alone.
     fn is_elsewhere(&self, identity: &Identity) -> bool {
         identity.machine != self.world.here().0
     }
 
-    /// Repeats the reports sent about an attempt, in order. Returns whether the attempt is known.
+    /// Sends the reports about an attempt again, in order. Returns whether the attempt is known.
     fn repeat(&mut self, id: ProcessId) -> bool {
         let Some(attempt) = self.attempts.get(&id) else {
             return false;
@@ -156,7 +156,7 @@ impl<W: World> Follower<W> {
         true
     }
 
-    /// Launches an attempt. If it may have been launched before a restart, the keeper must first report what it holds.
+    /// Launches an attempt. If it may have been launched before a restart, the keeper must first report all its attempts.
     fn launch(&mut self, id: ProcessId, spec: Spec) {
         let mut attempt = Attempt::new(true, spec.run_dir.clone());
         attempt.spec = Some(Box::new(spec));
@@ -164,7 +164,7 @@ impl<W: World> Follower<W> {
         self.attempts.insert(id, attempt);
         match self.joined() {
             Ok(()) if self.link == Link::Up => self.launch_pending(id),
-            // It is launched once the keeper has reported all that it holds.
+            // The attempt is launched once the keeper has reported all its attempts.
             Ok(()) => {}
             Err(failure) => self.fail_unasked(&failure),
         }
@@ -191,8 +191,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Reports pending launches as failed. An attempt that a keeper may have been asked for waits for a keeper instead, since it may be
-    /// running.
+    /// Reports pending launches as failed. An attempt that a keeper may have been asked to launch waits for a keeper instead, since it may
+    /// be running.
     pub(super) fn fail_unasked(&mut self, failure: &Failure) {
         let attempts = self.attempts.iter();
         let failed = attempts.filter(|(_, it)| it.is_pending() && !it.asked);
@@ -202,7 +202,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Joins a keeper unless one is joined. After a failure this is retried as long as there is something to ask.
+    /// Joins a keeper unless one is joined. A failed attempt is retried as long as there is something to ask the keeper.
     pub(super) fn joined(&mut self) -> Result<(), Failure> {
         if self.link != Link::Down {
             return Ok(());
@@ -224,18 +224,18 @@ impl<W: World> Follower<W> {
         joined
     }
 
-    /// Tries again to join a keeper if there is still something to ask.
+    /// Tries again to join a keeper if there is still something to ask it.
     fn join_again(&mut self) {
         let wants = |it: &Attempt<W::Handle>| it.launched && it.ended.is_none();
         if self.link == Link::Down && self.attempts.values().any(wants) {
-            // After a failure it is retried.
+            // A failure is retried.
             drop(self.joined());
         } else {
             self.rejoin = None;
         }
     }
 
-    /// Joins a keeper now, for a client that wants to hand over a parcel.
+    /// Joins a keeper immediately, for a client that wants to hand over a parcel.
     pub fn join(&mut self) -> Result<(), Failure> {
         self.joined()
     }
@@ -288,7 +288,7 @@ impl<W: World> Follower<W> {
         if self.is_elsewhere(&identity) {
             return;
         }
-        // Nothing of another boot is alive, and a process with its PID is a different one.
+        // No process of another boot is alive, and a process with the same PID is a different one.
         if identity.boot != self.world.here().1 {
             return self.world.report(Message::Empty { id });
         }
@@ -317,7 +317,7 @@ impl<W: World> Follower<W> {
             if is_over {
                 attempt.clearing = None;
             }
-            // The end of a leader alone is reported separately, and says nothing about its tree.
+            // The end of the leader alone is reported separately, and does not mean that its tree has ended.
             if whole || !is_over {
                 self.world.report(message);
             }
@@ -330,7 +330,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Called when a tree for which `World::watch_tree` was called may have become empty.
+    /// Handles a tree that may have become empty, after `World::watch_tree` was called for it.
     pub fn emptied(&mut self, id: ProcessId) {
         self.clear_on(id);
     }
@@ -355,7 +355,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Has the keeper forget what the actor no longer knows: its end was durable, but the request to forget it was lost.
+    /// Has the keeper forget attempts that the actor no longer knows: their ends were durable, but the requests to forget them were lost.
     pub(super) fn take_census(&mut self) {
         if self.link != Link::Up {
             return;
@@ -373,7 +373,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns when `time_has_come` is to be called, on the scale of `World::clock`; `None` if never.
+    /// Returns when `time_has_come` is to be called, by `World::clock`; `None` if never.
     pub fn deadline(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let rejoin = self.rejoin.map(|(at, _)| at);
@@ -405,7 +405,7 @@ impl<W: World> Follower<W> {
             return;
         }
         if held {
-            // The process is gone according to the kernel, and the keeper has not reported how it ended.
+            // The process has ended according to the kernel, but the keeper has not reported how.
             self.look_in(id, PATIENCE_MS);
             return self.world.ask(Request::Ask { attempt: id });
         }

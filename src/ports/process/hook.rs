@@ -1,8 +1,7 @@
-//! Records in the output of a hook: lines that begin with `{`. They are read from its output file after the hook has ended, on a separate
-//! thread.
+//! Records in the output of a hook: lines that begin with `{`. A separate thread reads them from the output file after the hook has ended.
 //!
-//! A `Process` record describes a process that the hook ran; all other records are kept as they are. A malformed record causes a warning
-//! with its line number, never an error.
+//! A `Process` record describes a process that the hook ran; all other records are kept unchanged. A malformed record causes a warning with
+//! its line number, never an error.
 
 use crate::actors::process::{Child, End, HookOutput, Message, Warning};
 use crate::bytes::Bytes;
@@ -13,10 +12,10 @@ use serde_json::{Map, Value};
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// The longest line that is accepted as a record, in bytes.
+/// The maximum length of a record, in bytes.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Reads what a hook printed: sends a message for each process, then one with everything else.
+/// Reads the output of a hook: sends a message for each process, then one with everything else.
 pub(super) fn read(
     id: ProcessId,
     path: &Path,
@@ -30,7 +29,7 @@ pub(super) fn read(
     };
     let read = files::reader(path).and_then(|mut file| reading.lines(&mut file, goes_on));
     match read {
-        // The output is read again when the server starts.
+        // The output will be read again when the server starts.
         Ok(false) => return,
         Ok(true) => {}
         Err(error) => reading.warn(0, format!("its output cannot be read: {error}")),
@@ -55,7 +54,7 @@ enum Line {
 }
 
 impl Reading<'_> {
-    /// Reads all lines. Returns whether it reached the end.
+    /// Reads all lines. Returns whether the end was reached.
     fn lines(&mut self, from: &mut dyn BufRead, goes_on: &dyn Fn() -> bool) -> io::Result<bool> {
         for number in 1.. {
             if !goes_on() {
@@ -105,7 +104,7 @@ impl Reading<'_> {
         self.found.records += 1;
         let kept = &mut self.found.kept;
         let so_far: usize = kept.iter().map(|it| it.as_bytes().len()).sum();
-        // The records kept are the first ones, without gaps.
+        // Only the first records are kept, without gaps.
         let is_next = kept.len() + 1 == self.found.records as usize;
         let fits =
             so_far + bytes.len() <= HookOutput::BYTES_MAX && kept.len() < HookOutput::KEPT_MAX;
@@ -125,7 +124,7 @@ impl Reading<'_> {
     }
 }
 
-/// Reads the next line, without its newline. Nothing is kept of lines that are too long or no records.
+/// Reads the next line, without its newline. The contents of lines that are too long or are not records are discarded.
 fn line(from: &mut dyn BufRead) -> io::Result<Line> {
     let mut bytes = Vec::new();
     let mut length = 0;
@@ -179,7 +178,7 @@ fn child(line: u32, object: &Map<String, Value>) -> Result<Child, String> {
     });
     let end = there("exit_code").map(|it| {
         let end = it.as_i64().and_then(end_of);
-        end.ok_or("exit_code: expected 0 to 255, or the number of a signal with a minus")
+        end.ok_or("exit_code: expected 0 to 255, or a negative signal number")
     });
     let at = |name: &'static str| {
         let at = there(name).map(|it| moment::date(it).ok_or(name));
@@ -221,9 +220,9 @@ mod tests {
     const ID: ProcessId = ProcessId(7);
 
     fn found(content: &[u8]) -> (Vec<Child>, HookOutput) {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
-        std::fs::write(&path, content).expect("it is written");
+        std::fs::write(&path, content).expect("the file can be written");
         let mut children = Vec::new();
         let mut found = None;
         let mut report = |message| {
@@ -236,7 +235,7 @@ mod tests {
             }
         };
         read(ID, &path, &mut report, &|| true);
-        (children, found.expect("it is read"))
+        (children, found.expect("the file can be read"))
     }
 
     #[test]
@@ -293,7 +292,7 @@ mod tests {
                 content,
                 "{{\"type\":\"T\",\"n\":{number},\"x\":\"{long}\"}}"
             )
-            .expect("it is memory");
+            .expect("writing to memory does not fail");
         }
         content.push_str(&"{\n".repeat(100));
         let (_, found) = found(content.as_bytes());

@@ -1,4 +1,4 @@
-//! Watches output for lines that mark a process as ready. The kernel reports when a file has grown, and files are watched only while such a
+//! Watches output for lines that mark a process as ready. The kernel reports when a file has grown. A file is watched only while such a
 //! line is awaited.
 
 use crate::ids::ProcessId;
@@ -12,13 +12,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The file in which the offset is stored at which the output of the process begins, so that a restarted coordinator can search from there.
+/// The file that stores the offset at which the output of the process begins, so that a restarted coordinator can search from there.
 const BEGIN: &str = "stdout.begin";
 
 /// How many bytes are searched before other events are handled.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
-/// How often a file is checked that the kernel does not watch, in milliseconds.
+/// How often a file that the kernel does not watch is checked, in milliseconds.
 const LOOK_MS: u64 = 100;
 
 /// A line that is awaited.
@@ -28,7 +28,7 @@ pub(super) struct Line {
     text: Vec<u8>,
     /// The offset up to which the file has been searched.
     at: u64,
-    /// The end of the part already searched, in which the text may have begun.
+    /// The end of the part that has been searched, in which the text may begin.
     before: Vec<u8>,
     watch: Option<i32>,
     /// When the file is checked without a notification.
@@ -47,7 +47,7 @@ pub(super) struct Lines {
 enum Look {
     Ready,
     Nothing,
-    /// There is more than is searched at once.
+    /// There is more output than is searched before other events are handled.
     More,
 }
 
@@ -81,13 +81,13 @@ impl Line {
         }
     }
 
-    /// Searches the part of the file that is new.
+    /// Searches the new part of the file.
     fn look(&mut self) -> io::Result<Look> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
         let length = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
         if length < self.at {
-            // The file was truncated by someone.
+            // The file was truncated.
             self.at = 0;
             self.before.clear();
         }
@@ -110,7 +110,7 @@ impl Line {
         }
     }
 
-    /// Returns whether the text ends in the new part. It contains no line break, so it never matches across two lines.
+    /// Returns whether an occurrence of the text ends in the new part. The text contains no line break, so it never spans two lines.
     fn is_in(&mut self, new: &[u8]) -> bool {
         self.before.extend_from_slice(new);
         let mut places = self.before.windows(self.text.len());
@@ -122,7 +122,7 @@ impl Line {
 }
 
 impl Lines {
-    /// Creates an empty set. Notifications of the kernel are delivered by `epoll` under this token.
+    /// Creates an empty set. `epoll` delivers the kernel's notifications under this token.
     pub(super) fn open(epoll: &OwnedFd, token: u64) -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let waited = inotify.and_then(|inotify| {
@@ -143,12 +143,12 @@ impl Lines {
             let flags = WatchFlags::MODIFY | WatchFlags::DONT_FOLLOW;
             inotify::add_watch(inotify, &line.path, flags)
         });
-        // If the limit of watches is reached, the file is checked periodically instead.
+        // If the limit on watches is reached, the file is checked periodically instead.
         if let Some(Ok(watch)) = watched {
             self.watches.insert(watch, id);
             line.watch = Some(watch);
         }
-        // The line may be there already.
+        // The line may already be in the file.
         line.next = Some(0);
         self.all.insert(id, line);
     }
@@ -156,11 +156,11 @@ impl Lines {
     /// Stops waiting.
     pub(super) fn forget(&mut self, id: ProcessId) {
         let watch = self.all.remove(&id).and_then(|line| line.watch);
-        // The watch may by now belong to another process that writes to the same file.
+        // By now the watch may belong to another process that writes to the same file.
         let its = watch.filter(|watch| self.watches.get(watch) == Some(&id));
         if let (Some(watch), Some(inotify)) = (its, &self.inotify) {
             self.watches.remove(&watch);
-            // The file may be gone, and its watch with it.
+            // The file may have been removed, and its watch with it.
             let _gone = inotify::remove_watch(inotify, watch);
         }
     }
@@ -244,35 +244,37 @@ mod tests {
 
     #[test]
     fn a_text_is_found_wherever_it_is_cut_and_not_before_it_begins() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
-        std::fs::write(&path, "ready to serve, said one before\n").expect("it is written");
-        Line::begin(dir.path(), true).expect("it is noted");
+        std::fs::write(&path, "ready to serve, said one before\n")
+            .expect("the file can be written");
+        Line::begin(dir.path(), true).expect("the offset can be stored");
         let mut lines = Lines::default();
         lines.follow(ID, Line::of(dir.path(), "ready to serve"));
         assert!(lines.grown(0).is_empty());
         let mut file = OpenOptions::new()
             .append(true)
             .open(&path)
-            .expect("it is there");
+            .expect("the file exists");
         for (at, part) in (1..).zip(["rea", "dy\nready", " to", " serv"]) {
-            file.write_all(part.as_bytes()).expect("it is written");
+            file.write_all(part.as_bytes())
+                .expect("the file can be written");
             assert!(lines.grown(at * 1000).is_empty(), "{part}");
         }
-        file.write_all(b"e").expect("it is written");
+        file.write_all(b"e").expect("the file can be written");
         assert_eq!(lines.grown(9000), [ID]);
         assert_eq!((lines.grown(9999), lines.next()), (vec![], None));
     }
 
     #[test]
     fn a_file_that_is_begun_anew_is_looked_through_from_its_beginning() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
-        std::fs::write(&path, "much that is old\n").expect("it is written");
-        Line::begin(dir.path(), true).expect("it is noted");
+        std::fs::write(&path, "much that is old\n").expect("the file can be written");
+        Line::begin(dir.path(), true).expect("the offset can be stored");
         let mut lines = Lines::default();
         lines.follow(ID, Line::of(dir.path(), "up"));
-        std::fs::write(&path, "up\n").expect("it is written");
+        std::fs::write(&path, "up\n").expect("the file can be written");
         assert_eq!(lines.grown(0), [ID]);
     }
 }

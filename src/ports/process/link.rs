@@ -1,4 +1,4 @@
-//! The connection to the keeper, and starting a keeper if none is running.
+//! The connection to the keeper. A keeper is started if none is running.
 
 use crate::actors::process::{Failure, Step};
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
@@ -20,10 +20,10 @@ use std::time::Duration;
 /// How long a new keeper may take to start listening.
 const START: Duration = Duration::from_secs(10);
 
-/// The interval between two checks whether it is listening.
+/// The interval between two checks whether a new keeper is listening.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long a keeper may take to read what is sent to it.
+/// How long a keeper may take to read a request.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
@@ -35,9 +35,9 @@ pub enum KeeperProgram {
     /// None: launches are refused.
     #[default]
     None,
-    /// This program, which calls [`keeper::run_if_asked`](crate::keeper::run_if_asked) first in its `main`.
+    /// This program, whose `main` first calls [`keeper::run_if_asked`](crate::keeper::run_if_asked).
     Own,
-    /// Another program that does so, or `sexton` itself.
+    /// Another program that does this, or `sexton` itself.
     At(PathBuf),
 }
 
@@ -79,7 +79,7 @@ impl Link {
         self.send(&framed(request)?)
     }
 
-    /// Sends all bytes. A keeper whose answers nobody reads accepts no more requests, so answers are read meanwhile.
+    /// Sends all bytes. A keeper accepts no more requests until its answers are read, so answers are read in the meantime.
     fn send(&mut self, mut rest: &[u8]) -> io::Result<()> {
         while !rest.is_empty() {
             match rustix::net::send(
@@ -105,7 +105,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads what has arrived, if anything.
+    /// Reads the bytes that have arrived, if any.
     fn receive(&mut self) -> io::Result<()> {
         let mut chunk = [0; 16 << 10];
         match rustix::net::recv(&self.stream, &mut chunk[..], RecvFlags::DONTWAIT) {
@@ -128,11 +128,11 @@ impl Link {
 
     /// Shuts the connection down; the next read reports its end.
     pub(super) fn end(&self) {
-        // It may have been closed already.
+        // The stream may already be closed.
         drop(self.stream.shutdown(std::net::Shutdown::Both));
     }
 
-    /// Reads the reports that have arrived. Returns an error if the keeper is gone or has sent an invalid frame.
+    /// Reads the reports that have arrived. Returns an error if the keeper has closed the connection or sent an invalid frame.
     pub(super) fn read(&mut self, reports: &mut Vec<Report>) -> io::Result<()> {
         let received = self.receive();
         let mut rest = self.unread.as_slice();
@@ -155,8 +155,8 @@ impl Link {
     }
 }
 
-/// Returns the program that a keeper not started by this coordinator should be upgraded to: the one that would be started now, if the
-/// keeper executes another file. A keeper that cannot be inspected is left alone.
+/// Returns the program to which a keeper that was not started by this coordinator should be upgraded: the program that would be started
+/// now, if the keeper executes a different file. A keeper that cannot be inspected is left alone.
 pub(super) fn successor(program: &KeeperProgram, keeper: u32) -> Option<PathBuf> {
     let path = match program {
         KeeperProgram::None => return None,
@@ -183,9 +183,9 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
         KeeperProgram::At(path) => path.clone(),
     };
     let failed = |error: &io::Error| files::failure(Step::Keeper, error, &path);
-    // No `pre_exec`, user or group here: those would make `Command` fork, which copies the memory of this process.
+    // No `pre_exec`, user or group here: they would make `Command` fork, which copies the memory of this process.
     let mut command = Command::new(&path);
-    // As lists of processes show it.
+    // The name that process lists show.
     command.arg0(OsStr::from_bytes(keeper::NAME.to_bytes()));
     command.arg("keeper").arg("--data").arg(data);
     command
@@ -202,9 +202,12 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
         }
         let ended = child.try_wait().map_err(|error| failed(&error))?;
         let why = match ended {
-            Some(status) => format!("{}: the keeper ended at once: {status}", path.display()),
+            Some(status) => format!(
+                "{}: the keeper exited during startup: {status}",
+                path.display()
+            ),
             None if waited > START => {
-                format!("{}: the keeper does not listen", path.display())
+                format!("{}: the keeper is not listening", path.display())
             }
             None => {
                 rest();
@@ -212,7 +215,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
                 continue;
             }
         };
-        // A keeper that failed to start must not be left behind.
+        // A keeper that failed to start must not be left running.
         drop(child.kill());
         drop(child.wait());
         return Err(Failure {
@@ -225,7 +228,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "that another process listens is no event here"
+    reason = "no event reports that another process has started to listen"
 )]
 fn rest() {
     std::thread::sleep(LOOK);
@@ -250,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_keeper_that_reads_only_when_it_is_read_is_asked_all_the_same() {
-        let (stream, mut keeper) = UnixStream::pair().expect("there is one");
+        let (stream, mut keeper) = UnixStream::pair().expect("a socket pair can be created");
         let mut link = Link {
             stream,
             unread: Vec::new(),
@@ -261,26 +264,29 @@ mod tests {
                 attempt: ProcessId(7),
             };
             let mut frame = vec![0; 4];
-            rmp_serde::encode::write(&mut frame, &report).expect("it encodes");
-            frame[0] = u8::try_from(frame.len() - 4).expect("it is short");
+            rmp_serde::encode::write(&mut frame, &report).expect("the report can be encoded");
+            frame[0] = u8::try_from(frame.len() - 4).expect("the frame is short");
             let reports = frame.repeat(50_000);
-            keeper.write_all(&reports).expect("it is read");
+            keeper.write_all(&reports).expect("the reports are read");
             let mut rest = Vec::new();
-            keeper.read_to_end(&mut rest).expect("it reads");
+            keeper
+                .read_to_end(&mut rest)
+                .expect("the requests can be read");
             rest.len()
         });
-        let told = told.expect("a thread starts");
+        let told = told.expect("a thread can be started");
         let attempts = vec![ProcessId(u128::MAX); 64];
         for _ in 0..requests {
             let attempts = attempts.clone();
-            link.ask(&Request::Forget { attempts }).expect("it is read");
+            link.ask(&Request::Forget { attempts })
+                .expect("the request is read");
         }
         link.stream
             .shutdown(std::net::Shutdown::Write)
-            .expect("it is open");
+            .expect("the connection is open");
         let mut reports = Vec::new();
         while reports.len() < 50_000 && link.read(&mut reports).is_ok() {}
         assert_eq!(reports.len(), 50_000);
-        assert!(told.join().expect("it does not panic") > requests * 64 * 16);
+        assert!(told.join().expect("the thread does not panic") > requests * 64 * 16);
     }
 }

@@ -2,25 +2,25 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `world.rs` | the operations it needs from kernel, keeper and files |
+//! | `world.rs` | the operations that the port needs from kernel, keeper and files |
 //! | `real.rs` `thread.rs` | the real world, and the thread that waits for its events |
-//! | `link.rs` | the connection to the keeper, and starting one |
-//! | `files.rs` `environment.rs` | what a launch needs, and what remains of it |
-//! | `output.rs` `rotation.rs` | rotation of long output files, and a thread that does this and reads the output of hooks |
+//! | `link.rs` | the connection to the keeper, and starting a keeper |
+//! | `files.rs` `environment.rs` | the files and the environment of a process |
+//! | `output.rs` `rotation.rs` | a thread that rotates long output files and reads the output of hooks; the rotation itself |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
 //! | `account.rs` | users and groups by name |
-//! | `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and from whom they are accepted |
-//! | `requester.rs` | the process behind a request, and its ancestors |
-//! | `reporting.rs` | where a process that works on a task reports, and with which secret |
+//! | `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and the senders from which they are accepted |
+//! | `requester.rs` | the process that makes a request, and its ancestors |
+//! | `reporting.rs` | the socket and the secrets with which processes report on tasks |
 //! | `faults.rs` | faults injected on request |
 //! | `tree.rs` | which processes belong to a tree |
-//! | `usage.rs` | what a process uses now |
+//! | `usage.rs` | the current resource usage of a process |
 //! | `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be |
-//! | `follower.rs` `attempt.rs` | the logic: the same code runs over the real world and over that of the simulation |
+//! | `follower.rs` `attempt.rs` | the logic: the same code runs on the real world and on that of the simulation |
 //! | `reconcile.rs` | checking on request whether recorded processes are still alive |
 //! | `ending.rs` `report.rs` | following a process to its end; the keeper's reports |
-//! | `orphans.rs` `namespaces.rs` | children that PID 1 inherits and has to reap; PID namespaces that ended with it |
+//! | `orphans.rs` `namespaces.rs` | children that PID 1 inherits and has to reap; PID namespaces that have ended with their PID 1 |
 
 mod account;
 mod attempt;

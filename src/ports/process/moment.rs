@@ -21,13 +21,13 @@ fn of_seconds(seconds: f64) -> Option<Date> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is within bounds, and there is no minus"
+        reason = "the value is within bounds and not negative"
     )]
     let ms = (seconds * 1000.0).round() as u64;
     Some(Date(ms))
 }
 
-/// Parses a date as in RFC 3339; without an offset it is UTC.
+/// Parses a date as in RFC 3339. A date without an offset is in UTC.
 fn of_text(text: &str) -> Option<Date> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
@@ -52,7 +52,7 @@ fn of_text(text: &str) -> Option<Date> {
     Some(Date(begin * 1000 + of_seconds(second)?.0))
 }
 
-/// Returns by how many minutes an offset is ahead of UTC.
+/// Returns how many minutes an offset is ahead of UTC.
 fn minutes(offset: &str) -> Option<i64> {
     let sign = match offset.get(..1) {
         None => return Some(0),
@@ -67,7 +67,7 @@ fn minutes(offset: &str) -> Option<i64> {
     Some(sign * (hours * 60 + minutes))
 }
 
-/// Returns the number of days since 1970-01-01; `None` if there is no such date.
+/// Returns the number of days since 1970-01-01; `None` if the date does not exist.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let february = if is_leap { 29 } else { 28 };

@@ -1,6 +1,6 @@
-//! PID namespaces that have ended. A process in another namespace cannot be looked up, so its state is unknown, unless nothing can be
-//! running there: the namespace of a coordinator that was PID 1 ended with it, along with all its processes. Only one coordinator at a time
-//! uses a data directory, so the current one knows that its predecessors are gone.
+//! PID namespaces that have ended. A process in another namespace cannot be looked up, so its state is unknown, unless no process can be
+//! running there: the namespace of a coordinator that was PID 1 ended with it, along with all processes in it. Only one coordinator at a
+//! time uses a data directory, so the current one knows that its predecessors have exited.
 
 use crate::kernel::host;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// The file in the data directory that lists the namespaces of this boot whose PID 1 was a coordinator: boot and inode, one per line.
 const FILE: &str = "namespaces";
 
-/// The most namespaces that are remembered; the newest are kept.
+/// The maximum number of namespaces that are remembered; the newest are kept.
 const NAMESPACES_MAX: usize = 1024;
 
 /// The namespaces that have ended.
@@ -19,7 +19,7 @@ const NAMESPACES_MAX: usize = 1024;
 pub(super) struct EndedNamespaces(BTreeSet<u64>);
 
 impl EndedNamespaces {
-    /// Reads the namespaces of earlier coordinators. If this process is PID 1, its own namespace is added to the file for later ones.
+    /// Reads the namespaces of earlier coordinators. If this process is PID 1, its namespace is added to the file for later coordinators.
     pub(super) fn before(data: &Path, is_init: bool) -> Self {
         let own = host::namespace();
         let mut all = match read(data) {
@@ -40,7 +40,7 @@ impl EndedNamespaces {
         ended
     }
 
-    /// Returns whether nothing is running in this namespace any more.
+    /// Returns whether this namespace has ended, so that no process is running in it.
     pub(super) fn has(&self, namespace: u64) -> bool {
         self.0.contains(&namespace)
     }
@@ -74,16 +74,17 @@ mod tests {
 
     #[test]
     fn those_of_coordinators_before_have_ended_and_the_own_has_not() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let own = host::namespace();
         assert!(!EndedNamespaces::before(dir.path(), true).has(own));
-        assert_eq!(read(dir.path()).expect("it is read"), [own]);
+        assert_eq!(read(dir.path()).expect("the file can be read"), [own]);
         let another_boot = format!("{:032x} 77\n", !host::boot());
         let this_boot = format!("{:032x} 78\n", host::boot());
-        std::fs::write(dir.path().join(FILE), another_boot + &this_boot).expect("it is written");
+        std::fs::write(dir.path().join(FILE), another_boot + &this_boot)
+            .expect("the file can be written");
         let ended = EndedNamespaces::before(dir.path(), false);
         assert!(ended.has(78) && !ended.has(77) && !ended.has(own));
         EndedNamespaces::before(dir.path(), true);
-        assert_eq!(read(dir.path()).expect("it is read"), [78, own]);
+        assert_eq!(read(dir.path()).expect("the file can be read"), [78, own]);
     }
 }

@@ -1,7 +1,7 @@
-//! Notices that processes send about themselves: that they are ready, by a line of their output or by the `sd_notify` protocol; their
-//! status; and that they are still alive.
+//! Notices that processes send about themselves: that they are ready (by a line of output or by the `sd_notify` protocol), their status,
+//! and that they are still alive.
 //!
-//! From whom notices are accepted is decided in `sender.rs`.
+//! `sender.rs` decides from which senders notices are accepted.
 
 use crate::actors::process::{Expectation, Failure, Message, Notice, Ready, Spec, Step};
 use crate::bytes::Bytes;
@@ -24,10 +24,10 @@ pub(super) const NOTICES: u64 = 2;
 pub(super) const NOTICES_APART: u64 = 3;
 pub(super) const LINES: u64 = 4;
 
-/// The longest datagram, in bytes.
+/// The maximum length of a datagram, in bytes.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 4096;
 
-/// The shortest interval between two reports of a status text, in milliseconds.
+/// The minimum interval between two reports of a status text, in milliseconds.
 const WORDS_MS: u64 = 1000;
 
 /// The notices expected from one process.
@@ -36,12 +36,12 @@ struct Expected {
     ready: Ready,
     is_ready: bool,
     watchdog_ms: u64,
-    /// When its next watchdog notice is due.
+    /// When the next watchdog notice is due.
     beats_by: Option<u64>,
     words: Words,
 }
 
-/// The status text of a process. The newest one counts, and the rate of reports is limited.
+/// The status text of a process. Only the newest is reported, and the rate of reports is limited.
 #[derive(Debug, Default)]
 struct Words {
     said: Option<String>,
@@ -54,7 +54,7 @@ struct Words {
 pub(super) struct Notices {
     data: Option<PathBuf>,
     by_path: Option<Receiver>,
-    /// The abstract socket, for users who may not enter the data directory.
+    /// The abstract socket, for users that have no access to the data directory.
     apart: Option<Receiver>,
     lines: Lines,
     expected: BTreeMap<ProcessId, Expected>,
@@ -70,7 +70,7 @@ impl Notices {
         };
         if let Some(data) = data {
             let failed = |error: &io::Error| {
-                tracing::warn!("failed to open a socket for notices of processes: {error}");
+                tracing::warn!("failed to open a socket for notices from processes: {error}");
             };
             let receiver = by_path(data).and_then(|it| waited(it, epoll, NOTICES));
             notices.by_path = receiver.inspect_err(failed).ok();
@@ -80,7 +80,7 @@ impl Notices {
         notices
     }
 
-    /// Prepares the launch of a process; returns the variables that tell it where to send notices.
+    /// Prepares the launch of a process. Returns the variables that configure where it sends notices.
     pub(super) fn launch(
         &mut self,
         id: ProcessId,
@@ -103,7 +103,8 @@ impl Notices {
                 step: Step::Environment,
                 errno: 0,
                 about: Some(
-                    "there is no socket on which it could report that it is ready".to_owned(),
+                    "there is no socket on which the process could report that it is ready"
+                        .to_owned(),
                 ),
             })?;
             own.push(("NOTIFY_SOCKET", address));
@@ -115,7 +116,7 @@ impl Notices {
         Ok(own)
     }
 
-    /// Expects these notices from a process from now on, unless some are expected already.
+    /// Expects these notices from a process from now on, unless notices are already expected from it.
     pub(super) fn expect(&mut self, id: ProcessId, expectation: &Expectation, dir: &Path) {
         if self.expected.contains_key(&id) {
             return;
@@ -139,7 +140,7 @@ impl Notices {
         self.expected.insert(id, expected);
     }
 
-    /// Called when the process is running: its watchdog notices are due from now on.
+    /// Handles the start of a process: its watchdog notices are due from now on.
     pub(super) fn start(&mut self, id: ProcessId, now: u64) {
         if let Some(expected) = self.expected.get_mut(&id)
             && expected.watchdog_ms > 0
@@ -148,7 +149,7 @@ impl Notices {
         }
     }
 
-    /// Expects nothing more from a process.
+    /// Expects no more notices from a process.
     pub(super) fn forget(&mut self, id: ProcessId) {
         self.expected.remove(&id);
         self.lines.forget(id);
@@ -168,12 +169,12 @@ impl Notices {
         };
         let received = receiver?.receive(buffer);
         received.unwrap_or_else(|error| {
-            tracing::warn!("notices of processes cannot be read: {error}");
+            tracing::warn!("failed to read notices from processes: {error}");
             None
         })
     }
 
-    /// Handles what a process sent by the `sd_notify` protocol.
+    /// Handles a datagram that a process sent by the `sd_notify` protocol.
     pub(super) fn say(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
         let Some(expected) = self.expected.get_mut(&id) else {
             return Vec::new();
@@ -232,7 +233,7 @@ impl Notices {
         for (id, expected) in &mut self.expected {
             let id = *id;
             if expected.beats_by.is_some_and(|at| at <= now) {
-                // Reported once, since the process is then stopped.
+                // Reported only once, since the process is stopped as a result.
                 expected.beats_by = None;
                 let notice = Notice::Silent;
                 messages.push(Message::Notice { id, notice });
@@ -245,7 +246,7 @@ impl Notices {
         messages
     }
 
-    /// Returns the address to which a process sends notices: another user may not be able to enter the data directory.
+    /// Returns the address to which a process sends notices. Another user may have no access to the data directory.
     fn address(&self, is_another: bool) -> Option<Vec<u8>> {
         let data = self.data.as_ref()?;
         let path = || {
@@ -285,7 +286,7 @@ impl Words {
     }
 }
 
-/// Cuts a text of any length down to what is kept.
+/// Truncates a text to the length that is kept.
 fn shortened(words: &str) -> String {
     let mut end = words.len().min(Notice::WORDS_BYTES_MAX);
     while !words.is_char_boundary(end) {

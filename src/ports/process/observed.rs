@@ -10,9 +10,9 @@ pub struct Observed(Arc<Mutex<Observations>>);
 /// The latest observations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observations {
-    /// Whether each launched process gets its own control group; `None` before a keeper was joined.
+    /// Whether each launched process gets its own control group; `None` until a keeper has been joined.
     pub groups: Option<bool>,
-    /// Whether the memory of a tree can be limited as a whole; `None` before a keeper was joined.
+    /// Whether the memory of a tree can be limited as a whole; `None` until a keeper has been joined.
     pub bounds_trees: Option<bool>,
     /// The number of followed processes for which it is unknown whether they are alive. They are looked up again.
     pub unknown: u32,

@@ -1,6 +1,6 @@
 //! Children that this process did not start: PID 1 inherits every orphan of its namespace and has to reap it.
 //!
-//! They include processes left behind by a keeper. How such a process ended is read through its descriptor before it is reaped, see
+//! They include processes left behind by a keeper. The status of such a process is read through its descriptor before it is reaped, see
 //! `Real::status`; until then it is skipped here. Other processes are reaped, and their status is ignored.
 
 use crate::actors::process::Message;
@@ -18,13 +18,13 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
     pub(super) fn reap(&mut self) {
         self.world.reap_keepers();
         let is_left = self.reap_strangers().unwrap_or_else(|error| {
-            tracing::warn!("processes that ended cannot be reaped: {error}");
+            tracing::warn!("failed to reap ended processes: {error}");
             true
         });
         self.world.reaps_at = is_left.then(|| self.world.clock() + AGAIN_MS);
     }
 
-    /// Reaps again if it is time to.
+    /// Reaps again if this is due.
     pub(super) fn reap_again(&mut self) {
         let now = self.world.clock();
         if self.world.reaps_at.is_some_and(|at| at <= now) {
@@ -32,7 +32,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// Returns when any next step is due.
+    /// Returns when the next step of any kind is due.
     pub(super) fn next(&self) -> Option<u64> {
         let times = [
             self.deadline(),
@@ -42,8 +42,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         times.into_iter().flatten().min()
     }
 
-    /// Returns whether some children were skipped. The kernel names one child at a time, and always the same until it is reaped, so all
-    /// processes are searched only if that one is to be skipped.
+    /// Reaps ended children, and returns whether some were skipped. The kernel names one child at a time, and always the same until it is
+    /// reaped, so all processes are searched only if that child is to be skipped.
     fn reap_strangers(&self) -> io::Result<bool> {
         while let Some(pid) = wait::ended()? {
             if self.is_awaited(pid) {
@@ -71,8 +71,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         Ok(is_left)
     }
 
-    /// Returns whether the status of a child is read elsewhere. Until a keeper has reported what it holds, any child may have been launched
-    /// by an earlier one.
+    /// Returns whether the status of a child is read elsewhere. Until a keeper has reported all its attempts, any child may have been
+    /// launched by an earlier keeper.
     fn is_awaited(&self, pid: u32) -> bool {
         let mut attempts = self.attempts.values();
         let may_be_launched = || {

@@ -1,5 +1,5 @@
-//! Output files: they are rotated when they have become too long, and those of hooks are read for records after the hook has ended. This
-//! takes time and so has its own thread. Processes that are no hooks and have no size limit cost nothing here.
+//! Output files: they are rotated when they have become too long, and those of hooks are searched for records after the hook has ended.
+//! This takes time, so it has its own thread. Processes that are not hooks and have no size limit cost nothing here.
 
 use crate::actors::process::Message;
 use crate::ids::ProcessId;
@@ -15,19 +15,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The interval at which growing files are checked. A file may exceed its limit by what is written in between.
+/// The interval at which growing files are checked. A file may exceed its limit by the amount written in between.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The longest interval at which a file that does not grow is checked, in units of `LOOK`.
+/// The maximum interval at which a file that does not grow is checked, in units of `LOOK`.
 const LOOKS_MAX: u32 = 8;
 
 /// A request to the thread.
 enum Request {
-    /// Limits the output in this directory from now on.
+    /// Limit the output in this directory from now on.
     Bound(ProcessId, PathBuf, Bound),
-    /// Ends the limit after a last check, which covers the last output.
+    /// End the limit after a last check, which covers the last output.
     Release(ProcessId),
-    /// Reads the output in this directory, which is that of a hook that has ended.
+    /// Read the output in this directory, the output of a hook that has ended.
     Read(ProcessId, PathBuf),
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Bound {
     pub(super) kept: u8,
 }
 
-/// A handle to the thread, which starts with the first request and ends when this is dropped.
+/// A handle to the thread. The thread starts with the first request and ends when the handle is dropped.
 pub(super) struct Outputs {
-    /// Moved to the thread when that starts.
+    /// Moved to the thread when it starts.
     report: Option<Report>,
     thread: Option<Thread>,
 }
@@ -55,7 +55,7 @@ struct Thread {
 }
 
 impl Outputs {
-    /// Creates a handle; the thread is not started yet.
+    /// Creates a handle. The thread is not started yet.
     pub(super) const fn new(report: Report) -> Self {
         Self {
             report: Some(report),
@@ -73,7 +73,7 @@ impl Outputs {
         self.ask(Request::Bound(id, dir.to_owned(), bound));
     }
 
-    /// Ends the limit, since nothing writes there any more as far as is known.
+    /// Ends the limit, since as far as is known no process writes there any more.
     pub(super) fn release(&mut self, id: ProcessId) {
         if self.thread.is_some() {
             self.ask(Request::Release(id));
@@ -90,7 +90,7 @@ impl Outputs {
             }
         }
         if let Some(asks) = self.thread.as_ref().and_then(|it| it.asks.as_ref()) {
-            // The thread ends only when this is dropped.
+            // The thread ends only when this handle is dropped.
             drop(asks.send(asked));
         }
     }
@@ -133,7 +133,8 @@ use crate::ports::process::hook::read;
 #[cfg(not(any(feature = "http", feature = "replay")))]
 fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
     use crate::actors::process::{HookOutput, Warning};
-    let words = "this build cannot read records: it was built without `http`".to_owned();
+    let words =
+        "this build cannot read records: it was built without the feature `http`".to_owned();
     let found = Box::new(HookOutput {
         broken: 1,
         warnings: vec![Warning { line: 0, words }],
@@ -256,13 +257,13 @@ mod tests {
 
     #[test]
     fn a_file_that_is_too_long_is_rotated_and_one_that_does_not_grow_is_seldom_looked_at() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
         let mut file = Bounded::new(path.clone(), BOUND);
-        std::fs::write(&path, vec![b'a'; 9000]).expect("it is written");
+        std::fs::write(&path, vec![b'a'; 9000]).expect("the file can be written");
         file.look(&|| true);
         assert!(!rotated(&path, 1).exists());
-        std::fs::write(&path, vec![b'a'; 20_000]).expect("it is written");
+        std::fs::write(&path, vec![b'a'; 20_000]).expect("the file can be written");
         file.look(&|| true);
         assert!(rotated(&path, 1).exists());
         let mut skipped = Vec::new();
@@ -275,16 +276,16 @@ mod tests {
 
     #[test]
     fn the_last_look_is_when_a_process_has_ended() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stderr.log");
         let (asks, asked) = unbounded();
         let mut files = Files::new(Box::new(|_| {}));
         let bounded = Request::Bound(ProcessId(7), dir.path().to_owned(), BOUND);
-        asks.send(bounded).expect("it is heard");
+        asks.send(bounded).expect("the thread is running");
         assert!(files.step(&asked, &|| true));
-        std::fs::write(&path, vec![b'a'; 20_000]).expect("it is written");
+        std::fs::write(&path, vec![b'a'; 20_000]).expect("the file can be written");
         asks.send(Request::Release(ProcessId(7)))
-            .expect("it is heard");
+            .expect("the thread is running");
         assert!(files.step(&asked, &|| true));
         assert!(rotated(&path, 1).exists() && files.all.is_empty());
         drop(asks);

@@ -39,19 +39,19 @@ pub(super) const KEEPER: u64 = 1;
 /// The first epoll token for processes.
 const PROCESSES: u64 = 16;
 
-/// The most keepers started within `STARTS_WITHIN_MS`, so that one that keeps exiting is not started for ever.
+/// The maximum number of keepers started within `STARTS_WITHIN_MS`, so that a keeper that keeps exiting is not restarted for ever.
 const STARTS_MAX: usize = 5;
 
 /// The period to which [`STARTS_MAX`] applies, in milliseconds.
 const STARTS_WITHIN_MS: u64 = 10_000;
 
-/// The shortest interval between two searches for processes that have output open, in milliseconds.
+/// The minimum interval between two searches for processes that have output open, in milliseconds.
 const SEARCHES_MS: u64 = 100;
 
 /// The environment of the port: directories, programs and options.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The data directory. Without one, nothing is launched.
+    /// The data directory. Without one, no process is launched.
     pub data: Option<PathBuf>,
     /// The program to run as the keeper.
     pub keeper: KeeperProgram,
@@ -59,9 +59,9 @@ pub struct Place {
     pub is_init: bool,
     /// The observations for the status.
     pub observed: Observed,
-    /// How processes report that work on tasks; `None` without a data directory.
+    /// How processes that work on tasks report; `None` without a data directory.
     pub reporting: Option<Reporting>,
-    /// Faults that tasks may ask for; `None` if that is not allowed.
+    /// Faults that tasks may request; `None` if that is not allowed.
     pub faults: Option<Faults>,
 }
 
@@ -104,8 +104,8 @@ pub(super) struct Real<R> {
     /// Keepers that this process started, to be reaped when they have ended.
     keepers: Vec<Child>,
     starts: VecDeque<u64>,
-    /// Whether a keeper that runs another program may still be asked to switch to ours. It is asked once, so that this cannot go on for
-    /// ever.
+    /// Whether a keeper that runs another program may still be asked to switch to ours. It is asked only once, so that this cannot
+    /// continue for ever.
     may_upgrade: bool,
     groups: Groups,
     emptying: Emptying,
@@ -163,7 +163,7 @@ impl<R: FnMut(Message)> Real<R> {
         self.emptying.of(token)
     }
 
-    /// Returns what a tree's control group uses, or else its leader.
+    /// Returns the resource usage of a tree's control group, or that of its leader if there is none.
     pub(super) fn usage(&self, tree: &Tree) -> Option<Usage> {
         usage::read(&tree.leader, self.groups.group(tree).as_deref())
     }
@@ -200,7 +200,7 @@ impl<R: FnMut(Message)> Real<R> {
                 self.place
                     .observed
                     .joined(groups, self.groups.bound_trees());
-                // A keeper with a newer protocol version than ours also understands ours.
+                // A keeper with a newer protocol version also understands ours.
                 if *version <= VERSION {
                     self.upgrade(*pid);
                 }
@@ -219,7 +219,7 @@ impl<R: FnMut(Message)> Real<R> {
         read.is_ok()
     }
 
-    /// Returns whether a report is dropped because its process asks for that fault. May kill the keeper for the same reason.
+    /// Returns whether a report is dropped because its process requests that fault. May kill the keeper for the same reason.
     fn is_dropped(&self, faults: &Faults, report: &Report) -> bool {
         let Report::Exited(exited) = report else {
             return false;
@@ -235,11 +235,11 @@ impl<R: FnMut(Message)> Real<R> {
     fn kill_keeper(&self) {
         let keeper = Pidfd::open(self.groups.keeper);
         let killed = keeper.and_then(|it| it.map_or(Ok(false), |it| it.signal(9)));
-        tracing::warn!(?killed, "the keeper is killed: a task asks for this fault");
+        tracing::warn!(?killed, "killed the keeper: a task requested this fault");
     }
 
-    /// Asks a keeper that runs another program to execute ours. It answers by closing the connection; then it is joined again, and all
-    /// pending requests are repeated.
+    /// Asks a keeper that runs another program to execute ours. The keeper answers by closing the connection. It is then joined again, and
+    /// all pending requests are repeated.
     fn upgrade(&mut self, keeper: u32) {
         if self.is_keeper(keeper) || !self.may_upgrade {
             return;
@@ -252,12 +252,12 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Returns whether this is a keeper that this process started: its [`Child`] is waited for separately.
+    /// Returns whether this is a keeper that this process started. Its [`Child`] is waited for separately.
     pub(super) fn is_keeper(&self, pid: u32) -> bool {
         self.keepers.iter().any(|child| child.id() == pid)
     }
 
-    /// Reaps keepers of ours that have ended.
+    /// Reaps keepers that this process started and that have ended.
     pub(super) fn reap_keepers(&mut self) {
         self.keepers
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -277,7 +277,7 @@ impl<R: FnMut(Message)> Real<R> {
                 step: Step::Keeper,
                 errno: 0,
                 about: Some(format!(
-                    "{STARTS_MAX} keepers have ended within {} seconds",
+                    "{STARTS_MAX} keepers have exited within {} seconds",
                     STARTS_WITHIN_MS / 1000
                 )),
             });
@@ -300,7 +300,7 @@ impl<R: FnMut(Message)> Real<R> {
         Ok(link)
     }
 
-    /// Returns where control groups are.
+    /// Returns the location of the control groups.
     pub(super) const fn groups(&self) -> &Groups {
         &self.groups
     }
@@ -315,8 +315,8 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Returns who still has the output of an ended process open. Whether anyone has is determined at once; finding out who takes a search,
-    /// which is rate-limited.
+    /// Returns the processes that still have the output of an ended process open, if any. Whether there are any is determined immediately;
+    /// identifying them takes a search, which is rate-limited.
     fn leak(&mut self, id: ProcessId, dir: &Path) -> Option<Leak> {
         let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
         if !paths.iter().any(|path| files::is_written(path)) {
@@ -336,7 +336,7 @@ impl<R: FnMut(Message)> Real<R> {
             .iter()
             .map(|it| format!("{} (pid {})", it.name, it.pid))
             .collect();
-        tracing::warn!(process = %id, open_in = open_in.join(", "), "its output is still open after its end");
+        tracing::warn!(process = %id, open_in = open_in.join(", "), "the output is still open after the process ended");
         Some(Leak { holders })
     }
 
@@ -394,7 +394,7 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn status(&mut self, handle: &Pidfd) -> ExitStatus {
-        // A process left behind by a keeper may be our child now; then no other process can learn how it ended.
+        // A process left behind by a keeper may now be our child. In that case no other process can learn how it ended.
         if self.place.is_init
             && let Ok(Some(status)) = wait::reap_process(handle)
         {
@@ -462,7 +462,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(link) = &mut self.link
             && let Err(error) = link.ask(&request)
         {
-            // Part of the request may have been sent. The end of the connection is noticed next, and everything is requested anew.
+            // Part of the request may have been sent. The end of the connection is noticed next, and all requests are sent again.
             tracing::warn!("failed to send a request to the keeper: {error}");
             link.end();
         }
@@ -505,7 +505,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(dir) = self.run_dir(id, own) {
             self.notices.expect(id, expectation, &dir);
             self.bound(id, &dir, expectation.output);
-            // The process is already running: notices sent before this coordinator was listening may be lost.
+            // The process is already running, and notices sent before this coordinator was listening may be lost.
             self.notices.start(id, self.clock());
         }
     }
@@ -522,7 +522,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(dir) = self.run_dir(id, own)
             && let Err(error) = files::write_pid(&dir, pid)
         {
-            tracing::warn!("{}: the PID file cannot be written: {error}", dir.display());
+            tracing::warn!("{}: failed to write the PID file: {error}", dir.display());
         }
     }
 
@@ -533,7 +533,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
-        // Without a control group this would take a search through all processes.
+        // Without a control group, this would require a search through all processes.
         let left = tree.contained.then(|| self.survivors(tree));
         Remains {
             alive: left.map_or(0, |left| left.alive),
@@ -567,7 +567,7 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn lacks(&mut self, launch: &Launch) -> Option<String> {
         let program = files::path_of(launch.argv.first()?);
-        // A program that is searched for in `PATH` is skipped where it cannot be executed.
+        // The search in `PATH` skips programs that cannot be executed.
         let has_place = program.components().count() > 1;
         let path = files::path_of(&launch.dir).join(program);
         has_place.then(|| files::interpreter(&path)).flatten()

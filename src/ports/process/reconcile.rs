@@ -6,8 +6,8 @@ use crate::ports::process::follower::Follower;
 use crate::ports::process::world::{Lookup, Tree, World};
 
 impl<W: World> Follower<W> {
-    /// Looks up a process that is recorded as alive, regardless of what is known here. Returns whether it is gone. How it ended is reported
-    /// as usual, as soon as that is known. If the lookup is inconclusive, the process is not considered gone.
+    /// Looks up a process that is recorded as alive, regardless of the state here. Returns whether the process has ended. How it ended is
+    /// reported as usual, as soon as that is known. If the lookup is inconclusive, the process is not considered ended.
     pub fn reconcile(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> bool {
         let Tree { id, leader, .. } = *tree;
         if leader.machine != self.world.here().0 {
@@ -20,7 +20,7 @@ impl<W: World> Follower<W> {
         let is_gone =
             attempt.ended.is_some() || matches!(self.world.find(&leader), Lookup::Gone(_));
         if is_gone {
-            // Its descriptor did not report this, or the event was missed.
+            // The descriptor did not report the end, or the event was missed.
             (attempt.handle, attempt.next_look) = (None, None);
         }
         self.follow(id);

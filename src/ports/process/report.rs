@@ -31,7 +31,7 @@ impl<W: World> Follower<W> {
                 for id in followed {
                     self.look(id);
                 }
-                // These ended while it was unknown what this keeper would report; now that is known.
+                // These processes ended before this keeper had reported all its attempts. Now it has.
                 let gone: Vec<ProcessId> = self.awaited().collect();
                 for id in gone {
                     self.ended(id);
@@ -66,7 +66,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Lists the processes that are running as far as is known, and have no descriptor.
+    /// Lists the processes that are running as far as is known but have no descriptor.
     fn unanswered(&self) -> impl Iterator<Item = ProcessId> {
         let attempts = self.attempts.iter();
         attempts
@@ -74,7 +74,7 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    /// Lists the processes that are gone according to the kernel and wait for the keeper's report.
+    /// Lists the processes that have ended according to the kernel and wait for the keeper's report.
     fn awaited(&self) -> impl Iterator<Item = ProcessId> {
         let attempts = self.attempts.iter();
         attempts
@@ -82,7 +82,7 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    /// Notes that a process which nobody has asked to follow is running, or has ended.
+    /// Records that a process is running or has ended that the port was not asked to follow.
     fn meet(&mut self, id: ProcessId, identity: Identity, lives: bool) {
         if lives {
             self.strangers.insert(id, identity);
@@ -91,7 +91,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns the running processes launched by the keeper that are followed by nobody, each with its PID.
+    /// Returns the running processes that the keeper launched but the port does not follow, each with its PID.
     pub fn strangers(&mut self) -> Vec<(ProcessId, u32)> {
         let (attempts, world) = (&self.attempts, &mut self.world);
         self.strangers.retain(|id, identity| {
@@ -108,7 +108,7 @@ impl<W: World> Follower<W> {
         self.look(started.attempt);
     }
 
-    /// Records the identity of a started process. If it has ended, it is not followed, since its PID may be reused.
+    /// Records the identity of a started process. A process that has ended is not followed, since its PID may be reused.
     fn learn_start(&mut self, started: &protocol::Started, (is_child, lives): (bool, bool)) {
         let id = started.attempt;
         self.held.insert(id, is_child);
@@ -155,15 +155,15 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles the loss of the keeper. Another is started if there is something to launch or to learn about; running processes are followed
-    /// by their own descriptors meanwhile.
+    /// Handles the loss of the keeper. Another is started if there is something to launch or to learn. In the meantime, running processes
+    /// are followed by their own descriptors.
     pub fn keeper_gone(&mut self) {
         self.link = Link::Down;
         self.held.clear();
         if self.attempts.values().all(|it| it.ended.is_some()) {
             return;
         }
-        // The next keeper will be asked what this one did not answer, after reporting what it holds.
+        // Requests that this keeper did not answer are sent to the next one, after it has reported all its attempts.
         if let Err(failure) = self.joined() {
             self.fail_unasked(&failure);
             let followed: Vec<ProcessId> = self.unanswered().collect();

@@ -1,8 +1,8 @@
-//! Where a process that works on a task reports, and with which secret.
+//! The socket on which a process that works on a task reports, and the secret that it uses.
 //!
 //! The secret of a process is its id followed by a message authentication code of the id (HMAC-SHA-256, RFC 2104), under a key that is
-//! stored only in the data directory. So no secret appears in the journal or in a record, and a restarted coordinator knows the secrets
-//! issued by the previous one.
+//! stored only in the data directory. So no secret appears in the journal or in a record, and a restarted coordinator accepts the secrets
+//! issued by its predecessor.
 
 use crate::ids::ProcessId;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -34,7 +34,7 @@ impl fmt::Debug for Reporting {
 }
 
 impl Reporting {
-    /// Creates a value for this key and data directory.
+    /// Creates the reporting for this key and data directory.
     pub fn new(key: [u8; 32], data: &Path) -> Self {
         let socket = data.join(SOCKET);
         Self { key, socket }
@@ -61,14 +61,14 @@ impl Reporting {
         }
         let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
         let code: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
-        // Compared in constant time, so that timing does not reveal how much of it is right.
+        // The comparison takes constant time, so that timing does not reveal how much of the code is right.
         let is_right = self.code(process).verify_slice(&code?).is_ok();
         is_right.then_some(process)
     }
 
     fn code(&self, process: ProcessId) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.key);
-        let mut code = keyed.expect("a key has any length");
+        let mut code = keyed.expect("a key may have any length");
         code.update(process.to_string().as_bytes());
         code
     }
@@ -86,7 +86,7 @@ mod tests {
         let (one, other) = (ProcessId::new(1, 1), ProcessId::new(1, 2));
         let secret = reporting.secret(one);
         assert_eq!(reporting.process_of(&secret), Some(one));
-        let code = secret.split_once('.').expect("it has a code").1;
+        let code = secret.split_once('.').expect("a secret has a code").1;
         assert_eq!(reporting.process_of(&format!("{other}.{code}")), None);
         let another = Reporting::new([8; 32], Path::new("/data"));
         assert_eq!(another.process_of(&secret), None);

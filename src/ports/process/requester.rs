@@ -12,14 +12,14 @@ use std::os::fd::AsFd;
 /// A process that makes a request, or that a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// Its PID, now or when it connected.
+    /// The PID, now or when the process connected.
     pub pid: u32,
-    /// The inode of its pidfd, which distinguishes it from a later process with the same PID; 0 if the kernel does not report it.
+    /// The inode of the pidfd. It distinguishes the process from a later one with the same PID; 0 if the kernel does not report it.
     pub inode: u64,
 }
 
 impl Requester {
-    /// Identifies the process that connected this Unix socket with this PID; `None` if it is gone.
+    /// Identifies the process with this PID that connected this Unix socket; `None` if it has exited.
     pub fn of(socket: impl AsFd, pid: u32) -> Option<Self> {
         match peer::of(socket) {
             Peer::Inode(inode) => Some(Self { pid, inode }),
@@ -36,7 +36,7 @@ impl From<u32> for Requester {
     }
 }
 
-/// Returns a process, its parent and further ancestors, as far as they are visible.
+/// Returns a process, its parent and its further ancestors, as far as they are visible.
 pub(crate) fn line(process: Requester) -> Vec<Identity> {
     let mut line = Vec::new();
     let mut next = process.pid;
@@ -54,7 +54,7 @@ pub(crate) fn line(process: Requester) -> Vec<Identity> {
     line
 }
 
-/// Collects what is known of a process that is to be registered; `None` if it does not exist.
+/// Collects the known data of a process that is to be registered; `None` if the process does not exist.
 pub(crate) fn describe(
     process: Requester,
     tags: Tags,
@@ -98,7 +98,7 @@ mod tests {
     fn whoever_has_the_pid_of_one_that_asked_is_not_taken_for_it() {
         let asked = Requester::from(std::process::id());
         let own = line(asked);
-        let inode = own.first().expect("we live").inode;
+        let inode = own.first().expect("this process is alive").inode;
         assert_eq!(line(Requester { inode, ..asked }), own);
         if inode != 0 {
             let before = Requester {

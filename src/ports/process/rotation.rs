@@ -1,8 +1,8 @@
-//! Rotation of output files from outside: the writer keeps its file open in append mode and goes on writing.
+//! Rotation of output files from outside: the writer keeps its file open in append mode and continues to write.
 //!
-//! The old output is first compressed into a separate file and synced before it is removed from the beginning of the original. Where the
-//! file system can remove the beginning of a file (ext4, XFS), nothing is ever lost. Elsewhere the file is truncated to zero length, and
-//! whatever is written between the last check and the truncation is lost. After a crash in between, some output may be in both files.
+//! The old output is compressed into a separate file and synced before it is removed from the beginning of the original. Where the file
+//! system can remove the beginning of a file (ext4, XFS), no output is ever lost. Elsewhere the file is truncated to zero length, and
+//! output written between the last check and the truncation is lost. After a crash in between, some output may be in both files.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// How many bytes are read at once.
+/// The number of bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// How many times at most a file is checked for new output before it is truncated.
+/// The maximum number of times that a file is checked for new output before it is truncated.
 const LOOKS: u32 = 8;
 
 /// How much a rotation removed, and whether output may have been lost.
@@ -26,7 +26,7 @@ pub(super) struct Rotated {
     pub(super) is_cut: bool,
 }
 
-/// Rotates a file, keeping `kept` rotated files. It is abandoned between two chunks if `goes_on` returns `false`; then nothing has changed.
+/// Rotates a file, keeping `kept` rotated files. If `goes_on` returns `false` between two chunks, the rotation is abandoned without effect.
 pub(super) fn rotate(path: &Path, kept: u8, goes_on: &dyn Fn() -> bool) -> io::Result<Rotated> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -64,7 +64,7 @@ impl Rotation<'_> {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Removes the beginning of the file, to which nobody writes any more.
+    /// Removes the beginning of the file, to which no process writes any more.
     fn shorten(&self, bytes: u64) -> io::Result<Rotated> {
         self.keep(0..bytes)?;
         rustix::fs::fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, 0, bytes)?;
@@ -85,7 +85,7 @@ impl Rotation<'_> {
                 let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let newest = rotated(self.path, 1);
                 let newest = rustix::fs::open(newest, flags, Mode::empty())?;
-                // A gzip stream appended to another is read as its continuation.
+                // A gzip stream that is appended to another is read as its continuation.
                 self.compress(bytes..length, &newest)?;
             }
             bytes = length;
@@ -160,13 +160,13 @@ fn move_on(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the length of the whole blocks before the last byte: at least one byte must remain in the file.
+/// Returns the length of the whole blocks before the last byte, since at least one byte must remain in the file.
 const fn whole_blocks(length: u64, block: u64) -> u64 {
     length.saturating_sub(1) / block * block
 }
 
-/// Returns the block size in which the beginning of files in this directory can be removed; `None` if they cannot, which is determined by
-/// trying.
+/// Returns the block size in which the beginning of files in this directory can be removed; `None` if it cannot be removed. This is
+/// determined by trying.
 fn can_shorten(path: &Path) -> io::Result<Option<u64>> {
     let mut name = path.as_os_str().to_owned();
     name.push(".trial");
@@ -198,36 +198,36 @@ mod tests {
         for nth in (1..=kept).rev() {
             if let Ok(file) = File::open(rotated(path, nth)) {
                 let read = MultiGzDecoder::new(file).read_to_string(&mut all);
-                read.expect("it is whole");
+                read.expect("the gzip file is complete");
             }
         }
-        all + &std::fs::read_to_string(path).expect("it is there")
+        all + &std::fs::read_to_string(path).expect("the file exists")
     }
 
     fn lines(numbers: std::ops::Range<u32>) -> String {
         let mut text = String::new();
         for number in numbers {
-            writeln!(text, "line {number}").expect("it is memory");
+            writeln!(text, "line {number}").expect("writing to memory does not fail");
         }
         text
     }
 
     #[test]
     fn what_a_writer_wrote_is_all_there_in_order_after_rotations_beside_it() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
         let open = OpenOptions::new().create(true).append(true).open(&path);
-        let mut file = open.expect("it is made");
+        let mut file = open.expect("the file can be created");
         let (written, rotations) = (AtomicU32::new(0), AtomicU32::new(0));
         let is_over = AtomicBool::new(false);
         let mut is_cut = false;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // However slow the other thread is, it rotates while the writer is running.
+                // The writer runs until the other thread has rotated the file a few times, however slow that is.
                 let goes_on = |number| number < 100_000 || rotations.load(Ordering::SeqCst) < 3;
                 for number in (0..).take_while(|number| goes_on(*number)) {
                     file.write_all(lines(number..number + 1).as_bytes())
-                        .expect("it is written");
+                        .expect("the file can be written");
                     written.store(number + 1, Ordering::SeqCst);
                 }
                 is_over.store(true, Ordering::SeqCst);
@@ -235,7 +235,9 @@ mod tests {
             while !is_over.load(Ordering::SeqCst) {
                 let long = std::fs::metadata(&path).is_ok_and(|it| it.len() > 50_000);
                 if long && rotations.load(Ordering::SeqCst) < 40 {
-                    is_cut |= rotate(&path, 50, &|| true).expect("it can be").is_cut;
+                    is_cut |= rotate(&path, 50, &|| true)
+                        .expect("the file can be rotated")
+                        .is_cut;
                     rotations.fetch_add(1, Ordering::SeqCst);
                 }
             }
@@ -249,42 +251,46 @@ mod tests {
 
     #[test]
     fn what_is_cut_to_nothing_is_kept_and_the_writer_goes_on_at_the_beginning() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
         let open = OpenOptions::new().create(true).append(true).open(&path);
-        let mut writer = open.expect("it is made");
+        let mut writer = open.expect("the file can be created");
         for part in 0..3 {
             let text = lines(part * 1000..(part + 1) * 1000);
-            writer.write_all(text.as_bytes()).expect("it is written");
+            writer
+                .write_all(text.as_bytes())
+                .expect("the file can be written");
             let flags = OFlags::RDWR | OFlags::CLOEXEC;
             let rotation = Rotation {
-                file: rustix::fs::open(&path, flags, Mode::empty()).expect("it is there"),
+                file: rustix::fs::open(&path, flags, Mode::empty()).expect("the file exists"),
                 path: &path,
                 kept: 5,
                 goes_on: &|| true,
             };
-            let done = rotation.cut().expect("it can be");
+            let done = rotation.cut().expect("the file can be rotated");
             assert_eq!((done.bytes, done.is_cut), (text.len() as u64, true));
         }
-        writer.write_all(b"line 3000\n").expect("it is written");
-        assert_eq!(std::fs::metadata(&path).expect("it is there").len(), 10);
+        writer
+            .write_all(b"line 3000\n")
+            .expect("the file can be written");
+        assert_eq!(std::fs::metadata(&path).expect("the file exists").len(), 10);
         assert!(whole(&path, 5) == lines(0..3001));
     }
 
     #[test]
     fn no_more_are_kept_than_are_to_be_and_one_that_is_given_up_changes_nothing() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
         for part in 0..4 {
             let text = lines(part * 1000..(part + 1) * 1000);
-            std::fs::write(&path, text).expect("it is written");
-            rotate(&path, 2, &|| true).expect("it can be");
+            std::fs::write(&path, text).expect("the file can be written");
+            rotate(&path, 2, &|| true).expect("the file can be rotated");
         }
         assert!(rotated(&path, 2).exists() && !rotated(&path, 3).exists());
         let text = lines(0..1000);
-        std::fs::write(&path, &text).expect("it is written");
+        std::fs::write(&path, &text).expect("the file can be written");
         assert!(rotate(&path, 2, &|| false).is_err());
-        assert!(std::fs::read_to_string(&path).expect("it is there") == text);
+        assert!(std::fs::read_to_string(&path).expect("the file exists") == text);
         assert!(!rotated(&path, 0).exists());
     }
 

@@ -1,4 +1,4 @@
-//! Determines who sent a notice: a process speaks for the record that it, or one of its ancestors, was launched for.
+//! Determines the sender of a notice: a process speaks for the record that it, or one of its ancestors, was launched for.
 
 use crate::actors::process::{Message, Notice};
 use crate::ids::ProcessId;
@@ -10,10 +10,10 @@ use crate::ports::process::real::Real;
 use crate::ports::process::tree;
 use crate::ports::process::world::World as _;
 
-/// How many datagrams are read before other events are handled.
+/// The maximum number of datagrams that are read before other events are handled.
 const AT_ONCE: usize = 64;
 
-/// The most ancestors that are checked.
+/// The maximum number of ancestors that are checked.
 const ABOVE_MAX: usize = 64;
 
 impl<R: FnMut(Message)> Follower<Real<R>> {
@@ -24,7 +24,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
             let Some(datagram) = self.world.notices.receive(token, &mut buffer) else {
                 return;
             };
-            // Determined before the next datagram is read: a sender that waits for its notice to be received may exit then.
+            // Determined before the next datagram is read, since a sender that waits for its notice to be received may exit then.
             let of = datagram.sender.and_then(|sender| self.speaker(sender));
             let Some(id) = of.filter(|id| self.world.notices.may_say(*id)) else {
                 tracing::debug!("ignored a notice from {:?}", datagram.sender);
@@ -45,7 +45,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         self.tell(messages);
     }
 
-    /// Does what is due concerning expected notices.
+    /// Handles expected notices that are due.
     pub(super) fn expect_more(&mut self) {
         let now = self.world.clock();
         if self.world.notices.next().is_some_and(|at| at <= now) {
@@ -61,14 +61,14 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
                 notice: Notice::Silent,
             } = &message
             {
-                tracing::warn!(process = %id, "no sign of life in time");
+                tracing::warn!(process = %id, "no watchdog notice in time");
             }
             self.world.report(message);
         }
     }
 
-    /// Returns the record that a process speaks for, by its control group or by an ancestor that is a leader. A process that has lost both
-    /// is identified by its environment, if it runs as the leader's user.
+    /// Returns the record that a process speaks for, by its control group or by an ancestor that is a leader. A process that has neither is
+    /// identified by its environment, if it runs as the leader's user.
     fn speaker(&self, sender: Sender) -> Option<ProcessId> {
         let contained = self.world.groups().attempt_of(sender.pid);
         if let Some(id) = contained.filter(|id| self.attempts.contains_key(id)) {

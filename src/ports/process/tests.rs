@@ -1,6 +1,6 @@
 //! Tests of the port over a simulated kernel.
 
-#[expect(dead_code, reason = "the simulation asks for more")]
+#[expect(dead_code, reason = "the simulation uses more of this module")]
 #[path = "../../../tests/support/kernel.rs"]
 mod kernel;
 
@@ -45,7 +45,7 @@ fn launch() -> Action {
     }
 }
 
-/// Returns a follower that has been through its first census: what is launched from then on is new.
+/// Returns a follower that has been through its first census, so that launches from now on are new.
 fn begun(kernel: Kernel) -> Follower<Kernel> {
     let mut follower = Follower::new(kernel);
     follower.perform(Seq(1), Action::Census);
@@ -132,7 +132,7 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
     follower.perform(Seq(3), Action::Census);
     settle(&mut follower, 0);
     assert_eq!(ends(&mut follower), [End::Code(7)]);
-    // Its end is durable, but the request to forget it was lost.
+    // The end of the process is durable, but the request to forget it was lost.
     let mut follower = restarted(follower);
     follower.perform(Seq(4), Action::Census);
     settle(&mut follower, 0);
@@ -142,7 +142,7 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
 #[test]
 fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_known() {
     let lost = End::Lost(Lost::KeeperGone);
-    // Whether the kernel withholds the status, how many times the descriptor is ready too soon, and the expected end.
+    // Whether the kernel withholds the status, how many times the descriptor becomes ready too early, and the expected end.
     for (secretive, early, expected) in [
         (false, 0, End::Code(5)),
         (false, 3, End::Code(5)),
@@ -160,7 +160,7 @@ fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_kno
     }
 }
 
-/// The process ends before the next keeper has reported what it holds, and that keeper does not know the process.
+/// The process ends before the next keeper has reported all its attempts, and that keeper does not know the process.
 #[test]
 fn what_ended_with_its_keeper_is_told_as_soon_as_the_next_one_has_told_all() {
     let (mut follower, identity) = launched(Kernel::default());
@@ -185,7 +185,7 @@ fn a_keeper_that_dies_before_it_answers_is_followed_by_one_that_is_asked_again()
     assert_eq!(
         follower.world().launched[&ID].len(),
         1,
-        "it had been launched"
+        "the process was launched once"
     );
 }
 
@@ -194,7 +194,7 @@ fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
     let (mut follower, identity) = launched(Kernel::default());
     follower.world().reboot();
     let mut follower = restarted(follower);
-    // An unrelated process has the PID, and every number occurred before.
+    // An unrelated process now has the PID.
     while follower.world().identity(identity.pid).is_none() {
         follower.world().spawn(None);
     }
@@ -240,7 +240,7 @@ fn a_process_of_another_machine_is_left_as_it_is() {
 
 #[test]
 fn what_may_have_been_launched_is_not_said_to_have_failed() {
-    // It is launched by a keeper that is killed, as is the coordinator before it receives the report; and no keeper can be started.
+    // The keeper is killed after the launch, and so is the coordinator before it receives the report. No other keeper can be started.
     let mut follower = begun(Kernel::default());
     follower.join().expect("a keeper can be joined");
     settle(&mut follower, 0);
@@ -313,8 +313,10 @@ fn a_reused_pid_is_a_stranger() {
 #[test]
 fn without_descriptors_nobody_is_thought_gone() {
     let mut kernel = Kernel::default();
-    let pid = kernel.spawn(None).expect("there is room");
-    let identity = kernel.identity(pid).expect("it lives");
+    let pid = kernel
+        .spawn(None)
+        .expect("there is room for another process");
+    let identity = kernel.identity(pid).expect("the process is alive");
     kernel.exhausted = true;
     let mut follower = Follower::new(kernel);
     follower.perform(Seq(1), follow(identity, false));
@@ -331,12 +333,15 @@ fn without_descriptors_nobody_is_thought_gone() {
 #[test]
 fn a_tree_is_empty_when_its_last_member_is_gone() {
     let (mut follower, identity) = launched(Kernel::default());
-    let child = follower.world().spawn(Some(ID)).expect("there is room");
+    let child = follower
+        .world()
+        .spawn(Some(ID))
+        .expect("there is room for another process");
     let process = follower
         .world()
         .processes
         .get_mut(&child)
-        .expect("it lives");
+        .expect("the process is alive");
     process.unkillable = true;
     let kill = Action::Kill {
         id: ID,
@@ -357,7 +362,7 @@ fn a_tree_is_empty_when_its_last_member_is_gone() {
         unknown: 0,
     };
     assert_eq!(reports(&mut follower), [stuck]);
-    // The kernel reports that it may be empty, so nobody waits for the next check.
+    // The kernel reports that the tree may be empty, so there is no wait for the next check.
     follower.world().end(child, 9);
     settle(&mut follower, 0);
     assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);
@@ -368,12 +373,15 @@ fn one_that_cannot_be_attributed_makes_a_tree_unknown() {
     let mut kernel = Kernel::default();
     kernel.contains = false;
     let (mut follower, identity) = launched(kernel);
-    let child = follower.world().spawn(Some(ID)).expect("there is room");
+    let child = follower
+        .world()
+        .spawn(Some(ID))
+        .expect("there is room for another process");
     let process = follower
         .world()
         .processes
         .get_mut(&child)
-        .expect("it lives");
+        .expect("the process is alive");
     process.hidden = true;
     follower.perform(
         Seq(9),
@@ -414,7 +422,7 @@ fn what_cannot_be_started_is_told_with_its_errno() {
     }
 }
 
-/// The tree of the launched process.
+/// Returns the tree of the launched process.
 fn tree_of(identity: Identity) -> Tree {
     Tree {
         id: ID,
@@ -428,18 +436,18 @@ fn tree_of(identity: Identity) -> Tree {
 fn an_end_that_nobody_heard_of_is_found_when_somebody_asks() {
     let (mut follower, identity) = launched(Kernel::default());
     let tree = tree_of(identity);
-    assert!(!follower.reconcile(&tree, None), "it lives");
+    assert!(!follower.reconcile(&tree, None), "the process is alive");
     settle(&mut follower, 60_000);
     assert_eq!(ends(&mut follower), []);
-    // Its descriptor and the keeper have reported it, and both events were lost.
+    // The descriptor and the keeper have reported the end, but both events were lost.
     follower.world().end(identity.pid, 3 << 8);
     follower.world().events.clear();
     settle(&mut follower, 60_000);
     assert_eq!(ends(&mut follower), []);
-    assert!(follower.reconcile(&tree, None), "it is gone");
+    assert!(follower.reconcile(&tree, None), "the process has ended");
     settle(&mut follower, 10_000);
     assert_eq!(ends(&mut follower), [End::Code(3)]);
-    // A repeated request is answered by the same report.
+    // A repeated request is answered with the same report.
     assert!(follower.reconcile(&tree, None));
     assert_eq!(ends(&mut follower), [End::Code(3)]);
 }
@@ -449,20 +457,27 @@ fn one_that_is_not_known_here_is_looked_for_by_its_identity() {
     let (mut follower, identity) = launched(Kernel::default());
     let tree = tree_of(identity);
     follower.world().exhausted = true;
-    assert!(!follower.reconcile(&tree, None), "nobody can say");
+    assert!(
+        !follower.reconcile(&tree, None),
+        "the lookup is inconclusive"
+    );
     follower.world().exhausted = false;
     let mut follower = restarted(follower);
-    assert!(!follower.reconcile(&tree, None), "it lives");
+    assert!(!follower.reconcile(&tree, None), "the process is alive");
     follower.world().end(identity.pid, 9);
     settle(&mut follower, 10_000);
-    assert_eq!(ends(&mut follower).len(), 1, "it is followed from then on");
+    assert_eq!(
+        ends(&mut follower).len(),
+        1,
+        "the process is followed from then on"
+    );
 
     let (mut follower, identity) = launched(Kernel::default());
     follower.world().reboot();
     let mut follower = restarted(follower);
     assert!(follower.reconcile(&tree_of(identity), None));
     assert_eq!(ends(&mut follower), [End::Lost(Lost::Rebooted)]);
-    // A process of another machine is left alone.
+    // A process on another machine is left alone.
     let mut elsewhere = tree_of(identity);
     elsewhere.leader.machine ^= 1;
     assert!(!follower.reconcile(&elsewhere, None));

@@ -1,4 +1,4 @@
-//! The port's thread: waits for actions, for the keeper and for ends of processes, all at once.
+//! The port's thread: waits for actions, for the keeper and for ends of processes, all at the same time.
 
 use crate::actors::process::{Action, Failure, Message, ProcessMachine, Step};
 use crate::bytes::Bytes;
@@ -28,10 +28,10 @@ use std::thread::JoinHandle;
 /// The epoll token of requests to the thread.
 const ASKED: u64 = 0;
 
-/// The most events taken from epoll at once.
+/// The maximum number of events taken from epoll at once.
 const EVENTS: usize = 64;
 
-/// How long a `Forget` waits to be batched with others, in milliseconds, and the batch size that ends the wait.
+/// How long a `Forget` waits to be batched with others, in milliseconds, and the batch size at which it stops waiting.
 const FORGET_MS: u64 = 2;
 const FORGET_AT_ONCE: usize = 256;
 
@@ -68,7 +68,7 @@ struct Shared {
     /// Set once there is an actor to report to.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
-    /// Whether a census was skipped because nothing was followed and there was no keeper. The thread does it when it starts.
+    /// Whether a census was skipped because nothing was followed and there was no keeper. The thread takes it when it starts.
     counted: AtomicBool,
     /// Actions to be performed, in order, once a thread can be started. Launches are refused instead of queued.
     waiting: Mutex<Vec<Request>>,
@@ -95,7 +95,8 @@ impl Keeping {
         self.ask(Request::Join(Box::new(answer)));
     }
 
-    /// Reads what these trees use now, in order; `None` for those that cannot be read. The answer is empty if no process was ever followed.
+    /// Reads the current resource usage of these trees, in order; `None` where it cannot be read. The answer is empty if no process was
+    /// ever followed.
     pub fn usage(
         &self,
         trees: Vec<Tree>,
@@ -108,7 +109,7 @@ impl Keeping {
         }
     }
 
-    /// Checks whether these processes, each with the directory of its files, are gone. The answers are in the same order.
+    /// Checks whether these processes, each with the directory of its files, have ended. The answers are in the same order.
     pub fn reconcile(
         &self,
         trees: Vec<(Tree, Option<Bytes>)>,
@@ -117,8 +118,8 @@ impl Keeping {
         self.ask(Request::Reconcile(trees, Box::new(answer)));
     }
 
-    /// Finds running processes launched by the keeper that are followed by nobody, each with its PID. The answer is empty if no process was
-    /// ever followed.
+    /// Finds running processes that the keeper launched but the port does not follow, each with its PID. The answer is empty if no process
+    /// was ever followed.
     pub fn strangers(&self, answer: impl FnOnce(Vec<(ProcessId, u32)>) + Send + 'static) {
         let asked = Request::Strangers(Box::new(answer));
         match self.0.started.get() {
@@ -127,7 +128,7 @@ impl Keeping {
         }
     }
 
-    /// Reaps inherited children that have ended, if that is the task of this process.
+    /// Reaps inherited children that have ended, if this process inherits orphans.
     pub fn reap(&self) {
         if self.0.place.is_init {
             self.ask(Request::Reap);
@@ -144,7 +145,7 @@ impl Keeping {
         self.0.place.reporting.as_ref()
     }
 
-    /// Returns the faults that tasks may ask for, if that is allowed.
+    /// Returns the faults that tasks may request, if that is allowed.
     pub fn faults(&self) -> Option<&Faults> {
         self.0.place.faults.as_ref()
     }
@@ -174,7 +175,7 @@ impl Keeping {
         }
         let waiting = self.0.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have started it meanwhile. After a failure, the next request tries again.
+        // Another thread may have started it in the meantime. After a failure, the next request tries again.
         let outputs = || Outputs::new(reporter());
         let started = match self.0.started.get() {
             Some(started) => Ok(started),
@@ -205,14 +206,14 @@ impl Keeping {
 impl Started {
     fn ask(&self, asked: Request) {
         if self.asks.send(asked).is_ok() {
-            // A counter at its maximum wakes the thread, too.
+            // A counter at its maximum also wakes the thread.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 }
 
 impl Request {
-    /// Returns whether the request can be queued, since nobody waits for its answer.
+    /// Returns whether the request can be queued because no caller waits for its answer.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Perform(_, action) if !matches!(**action, Action::Launch { .. }))
     }
@@ -252,10 +253,10 @@ impl ProcessPort {
 impl Port<ProcessMachine> for ProcessPort {
     fn perform(&mut self, action: effect::Action<Action>) {
         let effect::Action { attempt, what, .. } = action;
-        // If the thread never ran and there is no keeper, a census has nothing to do.
+        // If the thread never ran and there is no keeper, there is nothing to census.
         let nothing = what == Action::Census && self.0.0.started.get().is_none();
         if nothing && !self.0.0.place.may_have_keeper() {
-            // The thread does it when it starts: before a census, it assumes that an earlier keeper may have carried out any launch.
+            // The thread takes the census when it starts. Before that, it assumes that an earlier keeper may have carried out any launch.
             self.0.0.counted.store(true, Ordering::Relaxed);
         } else {
             self.0.ask(Request::Perform(attempt, Box::new(what)));
@@ -271,7 +272,7 @@ impl Drop for ProcessPort {
         started.ask(Request::End);
         let thread = started.thread.lock();
         if let Some(thread) = thread.unwrap_or_else(PoisonError::into_inner).take() {
-            // A panic of the thread was logged by the panic hook, and nobody is left to be told.
+            // A panic of the thread was logged by the panic hook, and there is no one left to report it to.
             drop(thread.join());
         }
     }
@@ -297,8 +298,8 @@ fn start(
     })
 }
 
-/// Attempts to be forgotten, and when. This waits a moment, since the end of a service's process is followed by its next launch, which
-/// should not wait for the removal of a control group.
+/// Attempts to be forgotten, and when. They are forgotten after a short wait, since a service is launched again when its process ends, and
+/// that launch should not wait for the removal of a control group.
 #[derive(Default)]
 struct Past {
     ids: Vec<ProcessId>,
@@ -317,7 +318,7 @@ impl Past {
         (!self.ids.is_empty()).then_some(self.at)
     }
 
-    /// Forgets them if it is time to, or if there are many.
+    /// Forgets the attempts if this is due, or if there are many.
     fn forget<R: FnMut(Message)>(&mut self, follower: &mut Follower<Real<R>>) {
         let now = follower.world().clock();
         if self.ids.len() >= FORGET_AT_ONCE || self.deadline().is_some_and(|at| at <= now) {
@@ -343,7 +344,7 @@ fn run<R: FnMut(Message)>(
             Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => {
-                tracing::error!("the thread that follows processes cannot wait: {error}");
+                tracing::error!("the thread that follows processes failed to wait: {error}");
                 return;
             }
         };

@@ -1,8 +1,8 @@
 //! Determines which processes belong to a tree.
 //!
-//! If the tree has a control group, it contains exactly those. Without one, `/proc` is searched: a process with the id of the attempt in
-//! its environment belongs to the tree, and so do its descendants. An orphan inherited by the keeper whose environment gives no id may
-//! belong to any tree: it is unknown, and is never signalled.
+//! If the tree has a control group, the group contains exactly its processes. Otherwise `/proc` is searched: a process with the id of the
+//! attempt in its environment belongs to the tree, and so do its descendants. If the keeper has inherited an orphan whose environment
+//! contains no id, the orphan may belong to any tree: it counts as unknown, and is never signalled.
 
 use crate::actors::process::{Bound, Identity};
 use crate::ids::ProcessId;
@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How many searches without a result are enough if other processes are being created all the time.
+/// How many searches must find nothing if other processes are being created all the time.
 const SEARCHES: u32 = 8;
 
 /// The location of the control groups, and the process that inherits orphans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    /// The group that contains those of attempts.
+    /// The group that contains the groups of attempts.
     pub(super) base: Option<PathBuf>,
     /// The PID of the keeper.
     pub(super) keeper: u32,
@@ -34,15 +34,15 @@ struct Members {
 }
 
 impl Groups {
-    /// Returns the control group of a tree, if it exists here. A keeper that was started in another group than its predecessor cannot see
-    /// the earlier groups, so a missing group does not prove that a tree is empty.
+    /// Returns the control group of a tree, if it exists here. A keeper that was started in a different group than its predecessor cannot
+    /// see the earlier groups, so a missing group does not prove that a tree is empty.
     pub(super) fn group(&self, tree: &Tree) -> Option<PathBuf> {
         let base = self.base.as_ref().filter(|_| tree.contained)?;
         let group = base.join(tree.id.to_string());
         group.is_dir().then_some(group)
     }
 
-    /// Returns the attempt in whose control group a process is.
+    /// Returns the attempt whose control group contains a process.
     pub(super) fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
         let base = self.base.as_ref()?;
         let group = cgroup::of(pid)?;
@@ -51,7 +51,7 @@ impl Groups {
         name.parse().ok()
     }
 
-    /// Counts the live processes of a tree. If that is not possible, it reports one unknown process.
+    /// Counts the live processes of a tree. If that is not possible, returns one unknown process.
     pub(super) fn survivors(&self, tree: &Tree, leaders: &BTreeSet<u32>) -> Survivors {
         let survivors = match self.group(tree) {
             Some(group) => contained(&group),
@@ -85,7 +85,7 @@ impl Groups {
             let Some(pidfd) = Pidfd::open(pid)? else {
                 continue;
             };
-            // The descriptor refers to whichever process has the PID now; check that it is still in the group.
+            // The descriptor refers to the process that has the PID now: check that this process is still in the group.
             if cgroup::procs(&group)?.contains(&pid) && pidfd.is_held()? {
                 pidfd.signal(signal)?;
             }
@@ -110,7 +110,7 @@ impl Groups {
     /// Removes the control group of an empty tree.
     pub(super) fn remove(&self, tree: &Tree) {
         if let Some(group) = self.group(tree) {
-            // This fails if something is still alive there.
+            // This fails if a process is still alive in the group.
             drop(cgroup::remove(&group));
         }
     }
@@ -135,7 +135,7 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
     };
     let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
     let same = same && (pid != leader.pid || is_process(pid, leader)?);
-    // The PID was held throughout, so it belonged to one process all the time.
+    // The PID was held throughout, so it belonged to the same process all the time.
     if same && pidfd.is_held()? {
         pidfd.signal(signal)?;
     }
@@ -143,7 +143,7 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
 }
 
 /// Counts the live processes of a tree without a control group. A search that finds nothing proves that the tree is empty only if no
-/// process was created meanwhile: a tree that keeps forking may always evade the search. On a busy machine the search is repeated several
+/// process was created in the meantime: a tree that keeps forking may evade any search. On a busy machine, the search is repeated several
 /// times.
 fn search_on(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Survivors> {
     let mut survivors = Survivors::default();
@@ -179,7 +179,7 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
             (false, _) => {}
         }
     }
-    // A descendant of a member is a member, whatever its environment contains.
+    // A descendant of a member is also a member, whatever its environment contains.
     proc::add_descendants(&mut members, &stats);
     let alive = members
         .iter()
@@ -190,14 +190,15 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
     })
 }
 
-/// Returns whether the process with this PID is really the given one: within one clock tick another process may have received the same PID,
-/// and then has the same start time, too.
+/// Returns whether the process with this PID is really the given one. Within one clock tick, another process may have received the same
+/// PID, and then it also has the same start time.
 fn is_process(pid: u32, which: &Identity) -> io::Result<bool> {
     let found = identity::identify(pid)?;
     Ok(found.is_some_and(|(_, now)| now.is(which)))
 }
 
-/// Returns whether a process belongs to this attempt according to its environment; `None` if that names no attempt or cannot be read.
+/// Returns whether a process belongs to this attempt according to its environment; `None` if the environment names no attempt or cannot
+/// be read.
 fn attributed(pid: u32, id: ProcessId) -> Option<bool> {
     Some(id_in_environment(pid)? == id.to_string().into_bytes())
 }
@@ -228,10 +229,10 @@ mod tests {
 
     #[test]
     fn a_tree_whose_group_is_not_here_is_searched_for() {
-        let base = tempfile::tempdir().expect("there is a directory");
+        let base = tempfile::tempdir().expect("a directory can be created");
         let (_, leader) = identify(std::process::id())
-            .expect("it can be")
-            .expect("it lives");
+            .expect("the process can be identified")
+            .expect("the process is alive");
         let tree = Tree {
             id: ProcessId(7),
             leader,
@@ -243,6 +244,6 @@ mod tests {
             keeper: 0,
         };
         let survivors = groups.survivors(&tree, &BTreeSet::new());
-        assert!(survivors.alive > 0, "this process lives: {survivors:?}");
+        assert!(survivors.alive > 0, "this process is alive: {survivors:?}");
     }
 }

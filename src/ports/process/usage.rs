@@ -1,4 +1,4 @@
-//! The resource usage of a process. It is read on demand, and only for the processes asked about.
+//! The resource usage of a process. It is read on demand, and only for the requested processes.
 
 use crate::actors::process::Identity;
 use crate::kernel::identity::{Lookup, find};
@@ -16,7 +16,7 @@ pub struct Usage {
     pub is_of_group: bool,
 }
 
-/// Reads the usage of the control group if the kernel accounts for it, else that of the leader alone.
+/// Reads the usage of the control group if the kernel accounts for it, otherwise that of the leader alone.
 pub(super) fn read(leader: &Identity, group: Option<&Path>) -> Option<Usage> {
     let counted = group.and_then(|group| cgroup::usage(group).ok().flatten());
     if let Some((cpu_ms, memory_bytes)) = counted {
@@ -33,7 +33,7 @@ pub(super) fn read(leader: &Identity, group: Option<&Path>) -> Option<Usage> {
         return None;
     };
     let stat = proc::stat(leader.pid).ok()??;
-    // If the process still holds its PID after the read, the values are its own.
+    // If the process still holds its PID after the read, the values are those of this process.
     let is_its_own = pidfd.is_held().unwrap_or(false) && stat.start_ticks == leader.ticks;
     is_its_own.then(|| Usage {
         cpu_ms: stat.cpu_ms(),
@@ -60,16 +60,18 @@ mod tests {
     #[test]
     fn a_living_process_is_read_and_no_other_in_its_place() {
         let own = std::process::id();
-        let (_, leader) = identify(own).unwrap().expect("it lives");
-        let usage = read(&leader, None).expect("it can be read");
+        let (_, leader) = identify(own).unwrap().expect("the process is alive");
+        let usage = read(&leader, None).expect("the usage can be read");
         assert!(usage.memory_bytes > 0 && !usage.is_of_group, "{usage:?}");
 
         let child = KillOnDrop(Command::new("sleep").arg("1000").spawn().unwrap());
-        let (_, theirs) = identify(child.0.id()).unwrap().expect("it lives");
+        let (_, theirs) = identify(child.0.id())
+            .unwrap()
+            .expect("the process is alive");
         assert!(read(&theirs, None).is_some());
         drop(child);
-        assert_eq!(read(&theirs, None), None, "it is gone");
-        // Another process that had the PID of a live one before.
+        assert_eq!(read(&theirs, None), None, "the process has exited");
+        // An earlier process that had the PID of a live one.
         let mut before = leader;
         before.inode = 0;
         before.ticks -= 1;
@@ -78,13 +80,18 @@ mod tests {
 
     #[test]
     fn a_group_that_is_counted_speaks_for_all_in_it() {
-        let (_, leader) = identify(std::process::id()).unwrap().expect("it lives");
+        let (_, leader) = identify(std::process::id())
+            .unwrap()
+            .expect("the process is alive");
         let group = tempfile::tempdir().unwrap();
-        let of_group = || read(&leader, Some(group.path())).expect("it can be read");
-        assert!(!of_group().is_of_group, "there is nothing to read");
+        let of_group = || read(&leader, Some(group.path())).expect("the usage can be read");
+        assert!(!of_group().is_of_group, "the group has no accounting files");
         let stat = "usage_usec 1234567\nuser_usec 1\n";
         std::fs::write(group.path().join("cpu.stat"), stat).unwrap();
-        assert!(!of_group().is_of_group, "its memory is not counted");
+        assert!(
+            !of_group().is_of_group,
+            "the group's memory is not accounted for"
+        );
         std::fs::write(group.path().join("memory.current"), "8192\n").unwrap();
         let usage = of_group();
         assert_eq!((usage.cpu_ms, usage.memory_bytes), (1234, 8192));

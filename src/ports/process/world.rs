@@ -11,11 +11,11 @@ use crate::kernel::pidfd::ExitStatus;
 /// The result of looking up a process.
 #[derive(Debug)]
 pub enum Lookup<H> {
-    /// It is alive, and this descriptor refers to it and no other process.
+    /// The process is alive, and this descriptor refers to it and to no other process.
     Alive(H),
-    /// It is gone; with its status if the kernel still knows it.
+    /// The process has ended; with its status if the kernel still knows it.
     Gone(Option<u32>),
-    /// Not known now: no descriptors are available, or the process may not be inspected.
+    /// The state is unknown: no descriptors are available, or the process may not be inspected.
     Unknown,
 }
 
@@ -29,7 +29,7 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// Returns whether nothing is alive.
+    /// Returns whether no process is alive.
     pub const fn is_empty(self) -> bool {
         self.alive == 0 && self.unknown == 0
     }
@@ -38,19 +38,19 @@ impl Survivors {
 /// A tree: the processes launched or registered under an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The id of its record.
+    /// The id of the record.
     pub id: ProcessId,
-    /// The identity of its leader.
+    /// The identity of the leader.
     pub leader: Identity,
-    /// Whether it has a control group of its own.
+    /// Whether the tree has its own control group.
     pub contained: bool,
-    /// Whether it was launched by the keeper.
+    /// Whether the tree was launched by the keeper.
     pub launched: bool,
 }
 
 /// Kernel, keeper and files. No method blocks for long.
 pub trait World {
-    /// A descriptor that refers to one process and never to another.
+    /// A descriptor that always refers to the same process.
     type Handle;
 
     /// Returns the ids of this machine and this boot.
@@ -64,7 +64,7 @@ pub trait World {
     fn find(&mut self, identity: &Identity) -> Lookup<Self::Handle>;
     /// Arranges for `Follower::ended` to be called when the process ends.
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
-    /// Returns how the process ended, as far as the kernel informs others than its parent.
+    /// Returns how the process ended, as far as the kernel reports this to processes other than the parent.
     fn status(&mut self, handle: &Self::Handle) -> ExitStatus;
     /// Sends a signal to the process or to its group; returns the errno on failure.
     fn signal(&mut self, handle: &Self::Handle, signal: u8, group: bool) -> Result<(), i32>;
@@ -81,12 +81,12 @@ pub trait World {
     fn has_keeper(&mut self) -> bool;
     /// Joins the running keeper, or starts one, and sends `Hello` to it.
     fn join(&mut self) -> Result<(), Failure>;
-    /// Sends a request to the keeper. Without a keeper it does nothing: the next one is asked anew.
+    /// Sends a request to the keeper. Without a keeper it does nothing: the request is sent again to the next keeper.
     fn ask(&mut self, request: Request);
 
-    /// Prepares files and environment of a launch.
+    /// Prepares the files and the environment of a launch.
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure>;
-    /// Starts to expect notices from a launched process, unless some are expected already.
+    /// Starts to expect notices from a launched process, unless notices are already expected from it.
     fn expect(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _expectation: &Expectation) {}
     /// Has the output of a hook read in the background.
     fn read(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>) {}
@@ -96,11 +96,11 @@ pub trait World {
     fn remains(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> Remains;
     /// Removes the PID file of a process whose end has been reported, before the next launch in its directory.
     fn unnote(&mut self, _tree: &Tree, _run_dir: Option<&Bytes>) {}
-    /// Removes the control group of a process whose end is durable. Its PID file was removed when it ended; by now its directory may
-    /// contain that of another process, the next of the same service.
+    /// Removes the control group of a process whose end is durable. Its PID file was removed when it ended; by now the directory may
+    /// contain the PID file of the next process of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
-    /// Describes what an existing program lacks if the kernel reports it as missing: its interpreter.
+    /// Describes the missing interpreter of a program that exists although the kernel reports it as missing.
     fn lacks(&mut self, _launch: &Launch) -> Option<String> {
         None
     }

@@ -86,9 +86,7 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
             format!("its command was killed by signal {signal} before it saved anything")
         }
         (Verdict::FailedOut(Cause::Died), _, Some(Exit::Code(code))) => {
-            format!(
-                "its command ended with status {code}, without a report, before it saved anything"
-            )
+            format!("its command ended with status {code}, unannounced, before it saved anything")
         }
         (Verdict::FailedOut(Cause::Died), _, _) => {
             "its command was lost before it saved anything".to_owned()
@@ -357,7 +355,7 @@ impl Model {
     fn block(&mut self, slot: Slot, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-update"]);
         let task = self.at(slot);
-        let attempt = task.attempt.take().expect("it has one");
+        let attempt = task.attempt.take().expect("the task has an attempt");
         (task.status, task.is_due) = (RunStatus::Waiting, true);
         task.blocked = Some(attempt.token);
         let came = (None, Verdict::Reset(Cause::ExecuteLock));
@@ -369,7 +367,7 @@ impl Model {
         self.tell_yield_of(slot, &["wip-pool-lock-execute", "wip-pool-lock-update"]);
         let today = entry.now.date();
         let task = self.at(slot);
-        let attempt = task.attempt.take().expect("it has one");
+        let attempt = task.attempt.take().expect("the task has an attempt");
         let verdict = verdict(task, &attempt, exit);
         let saved = task.revision > attempt.revision;
         task.words = words(&attempt, verdict, exit);

@@ -4,9 +4,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `tasks.rs` `attempt.rs` | requests about tasks, and reports of commands; what happens to attempts |
+//! | `tasks.rs` `attempt.rs` | requests about tasks, and reports from commands; the events of attempts |
 //! | `setting.rs` | settings of operators, and inventories |
-//! | `next.rs` `look.rs` | the next task, and what holds others back; answers |
+//! | `next.rs` `look.rs` | the next task, and why others do not begin; answers to queries |
 //! | `notification.rs` | messages to other actors |
 
 mod attempt;

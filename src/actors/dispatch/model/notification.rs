@@ -16,7 +16,7 @@ pub(crate) enum Notification {
 }
 
 fn name(text: &str) -> Name {
-    Name::try_from(text).expect("it is short")
+    Name::try_from(text).expect("the name is short")
 }
 
 fn hold([key, index, owner]: [&Name; 3]) -> Hold {

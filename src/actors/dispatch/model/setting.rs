@@ -53,7 +53,7 @@ impl Model {
         max: Option<u32>,
         pause: Option<Pause>,
     ) -> ApplyResult {
-        let default = Name::try_from(Group::DEFAULT).expect("it is short");
+        let default = Name::try_from(Group::DEFAULT).expect("the name is short");
         let name = if *name == Name::default() {
             &default
         } else {

@@ -1,4 +1,4 @@
-//! Requests about tasks, and reports of their commands.
+//! Requests about tasks, and reports from their commands.
 
 use super::{Applied, ApplyResult, Entry, Model, free_slot};
 use sexton::actors::dispatch::{
@@ -45,12 +45,12 @@ impl Model {
             check(cleanup)?;
         }
         if !self.state.had_servers {
-            let name = Name::try_from(Server::LOCAL).expect("it is short");
+            let name = Name::try_from(Server::LOCAL).expect("the name is short");
             self.make_server(&name, self.rules.local_threads.max(1), None);
         }
         let mut group = asked.group.clone();
         if group.as_bytes().is_empty() {
-            group = Name::try_from("default").expect("it is short");
+            group = Name::try_from("default").expect("the name is short");
         }
         let task = Task {
             id: entry.seq.0,
@@ -130,7 +130,7 @@ impl Model {
     }
 
     fn terminate(&mut self, slot: Slot, now: bool, entry: Entry) -> Applied {
-        let task = self.task(slot).expect("it was just found");
+        let task = self.task(slot).expect("the task was just found");
         let runs = task.attempt.is_some();
         let winds_up = !now && task.status.is_under_way();
         if winds_up && !task.terminating {

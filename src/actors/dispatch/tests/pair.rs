@@ -218,14 +218,14 @@ impl Pair {
                 }
                 Effect::Tell(ActorId::LOCK, message) => {
                     let told: lock::Message =
-                        rmp_serde::from_slice(&message).expect("it is one of those");
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
                     self.note_hold(&told);
                     locks.push(told);
                 }
                 Effect::Tell(to, message) => {
                     assert_eq!(to, ActorId::PROCESS);
                     let told: process::Message =
-                        rmp_serde::from_slice(&message).expect("it is one of those");
+                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
                     processes.push(told);
                 }
                 Effect::Act(_) => unreachable!("nothing is done in the world"),
@@ -265,7 +265,7 @@ impl Pair {
         for _ in 0..100 {
             let due = self.machine.due(self.both());
             let item = due.and_then(|due| Item::of(&self.machine.tick(due)));
-            assert_eq!(item, self.model.due(self.both()), "what is due first");
+            assert_eq!(item, self.model.due(self.both()), "the first due item");
             let (Some(item), Some(due)) = (item, due) else {
                 self.check_deadline();
                 return;
@@ -391,7 +391,7 @@ impl Pair {
         };
         let (id, attempt) = attempt;
         for key in ["wip-pool-lock-execute", "wip-pool-lock-update"] {
-            let name = |text: &str| Name::try_from(text).expect("it is short");
+            let name = |text: &str| Name::try_from(text).expect("the name is short");
             self.send(Message::Held(LockState {
                 key: name(key),
                 index: name(&id.to_string()),
@@ -427,7 +427,7 @@ impl Pair {
     }
 
     fn start(&mut self) {
-        // A start takes time.
+        // A start is not instantaneous.
         self.now += 1;
         self.seq += 1;
         let stamp = Stamp {

@@ -44,7 +44,7 @@ pub(super) enum Doing {
 }
 
 fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
-    prop::sample::select(names).prop_map(|name| Name::try_from(name).expect("it is short"))
+    prop::sample::select(names).prop_map(|name| Name::try_from(name).expect("the name is short"))
 }
 
 fn command() -> impl Strategy<Value = Arc<Launching>> {

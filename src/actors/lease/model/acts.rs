@@ -7,7 +7,7 @@ use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
 impl Model {
-    /// Updates a lease after a process, or its tree, is gone. Returns whether it depended on it.
+    /// Updates a lease after a process, or its tree, has ended. Returns whether the lease depended on it.
     pub(super) fn gone(
         &mut self,
         slot: Slot,

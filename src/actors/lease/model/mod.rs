@@ -1,6 +1,6 @@
-//! A second implementation of the lease rules: a plain list and linear searches. The machine is compared with it by the
-//! simulation (`tests/sim/leases.rs`), which is why this file refers to the crate by name. Follows `docs/leases.md`;
-//! shares no code with the machine, only the types of messages and views.
+//! A second implementation of the lease rules: a plain list and linear searches. The simulation (`tests/sim/leases.rs`)
+//! compares the machine with it, so this file refers to the crate by name. It follows `docs/leases.md`, and shares only
+//! the types of messages and views with the machine, and no code.
 
 mod acts;
 mod record;
@@ -15,7 +15,7 @@ use sexton::actors::lock::Name;
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::{Slot, Token};
 
-/// The longest span.
+/// The maximum for periods and time limits, in milliseconds.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 /// An item that can be due. At the same instant, a date comes before a lease.
@@ -136,7 +136,7 @@ impl Model {
             .as_ref()
             .is_some_and(|it| it.token == place)
         {
-            let place = known.lease.next.take().expect("it was just looked at");
+            let place = known.lease.next.take().expect("a request is next");
             if !place.shared {
                 known.give_up();
             }
@@ -189,7 +189,7 @@ impl Model {
             }
         };
         let known = self.all.get_mut(place);
-        Ok(known.expect("it was found, or just made"))
+        Ok(known.expect("the lease was found or just created"))
     }
 
     fn request(&mut self, asked: &Requesting, entry: Entry) -> Applied {
@@ -314,13 +314,13 @@ impl Model {
         self.shown(name)
     }
 
-    /// Returns the lowest slot that no date has.
+    /// Returns the lowest slot that no date uses.
     fn place_of_date(&self) -> Slot {
         let is_free = |slot: &u32| self.all.iter().all(|it| it.lease.due != Some(Slot(*slot)));
         Slot(
             (0..u32::MAX)
                 .find(is_free)
-                .expect("there are more places than leases"),
+                .expect("there are more slots than leases"),
         )
     }
 
@@ -471,7 +471,7 @@ impl Model {
                 known.map_or(Reply::Absent, |it| Reply::Lease(Box::new(it.view())))
             }
             Query::List { .. } | Query::Stirring { .. } | Query::Totals => {
-                unreachable!("clients ask for no lists")
+                unreachable!("simulated clients request no lists")
             }
         }
     }
@@ -496,7 +496,7 @@ impl Model {
                 let current = known.lease.current.as_ref();
                 !known.runs() || current.is_none_or(|it| it.token != *token)
             }
-            Watch::Idle => unreachable!("clients wait for leases"),
+            Watch::Idle => unreachable!("simulated clients only wait for leases"),
         };
         over.then(|| Reply::Lease(Box::new(known.view())))
     }

@@ -11,7 +11,7 @@ use sexton::ids::{ProcessId, Seq, Slot, Token};
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
     pub(crate) now: Now,
-    /// The record of the process that is launched, if any.
+    /// The id of the process that the message launches, if it launches one.
     pub(crate) process: Option<ProcessId>,
 }
 
@@ -101,7 +101,7 @@ impl ModelLease {
         self.lease.broken = 0;
     }
 
-    /// Begins the pass of a request. It is repeated if it is not whole, unless the request does not wait.
+    /// Begins the pass of a request. A pass that is not whole is repeated, unless the request does not wait (`impatient`).
     pub(super) fn begin_at_once(&mut self, asked: &Requesting, entry: Entry, impatient: bool) {
         let place = self.place(asked, entry.seq.into(), entry.now.at);
         self.begin(entry, &place);
@@ -112,7 +112,7 @@ impl ModelLease {
         }
     }
 
-    /// Marks that other requests rely on the pass of the one that is next.
+    /// Marks that other requests rely on the pass of the next request.
     pub(super) fn share(&mut self) {
         if let Some(place) = &mut self.lease.next {
             place.shared = true;

@@ -1,9 +1,9 @@
 //! Tests of the guarantees of leases. `world.rs` tests them against random failures of processes, messages and the
-//! server. Fossil's test vectors are in a dialogue.
+//! server. Fossil's test vectors are in a dialogue script.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "what is not expected fails the test"
+    reason = "an unexpected variant fails the test"
 )]
 
 mod world;
@@ -33,7 +33,7 @@ struct Bench {
     /// How far the wall clock is ahead, in milliseconds.
     offset: i64,
     seq: u64,
-    /// Messages sent to the `ProcessActor` and not processed yet.
+    /// Messages sent to the `ProcessActor` that it has not processed yet.
     told: Vec<ToProcesses>,
     /// Journal entries, for replay.
     log: Vec<Logged>,
@@ -45,11 +45,11 @@ struct Bench {
 /// A fault that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A request that is turned away because another is next is not recorded.
+    /// A request that gets no pass of its own because another is next is not recorded.
     RequestForgotten,
     /// Deadlines follow the wall clock, so that passes begin early after a jump ahead.
     Early,
-    /// After a start, messages to other actors are not restated.
+    /// After a start, messages to other actors are not sent again.
     NotRestated,
     /// A process record may be removed before the actor that launched it knows of it.
     RemovedEarly,
@@ -66,7 +66,7 @@ fn shown(machine: &LeaseMachine) -> String {
 }
 
 fn name() -> Name {
-    Name::try_from("nightly").expect("it is short")
+    Name::try_from("nightly").expect("the name is short")
 }
 
 fn command() -> Arc<Launching> {
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    /// Decides twice, commits and logs a message, as the host does.
+    /// Decides twice, commits and logs a message, like the host.
     fn apply(&mut self, message: Message) -> Reply {
         let now = match message {
             Message::Lapse { .. } => self.acting(),
@@ -137,7 +137,7 @@ impl Bench {
         reply
     }
 
-    /// Returns the time at which ticks are made.
+    /// Returns the time that ticks use.
     fn acting(&self) -> Now {
         let mut now = self.both();
         if self.fault == Some(Fault::Early) {
@@ -151,7 +151,8 @@ impl Bench {
             if let Effect::Tell(to, message) = effect {
                 assert_eq!(to, ActorId::PROCESS);
                 let told = rmp_serde::from_slice(&message);
-                self.told.push(told.expect("it is a message of that actor"));
+                self.told
+                    .push(told.expect("the bytes are a message to the `ProcessActor`"));
             }
         }
     }
@@ -167,7 +168,7 @@ impl Bench {
             self.apply(message);
             assert!(self.seq > before, "a tick changes something");
         }
-        panic!("time acts without end");
+        panic!("items stay due without end");
     }
 
     fn say(&mut self, message: Message) -> Reply {
@@ -188,7 +189,7 @@ impl Bench {
         }
     }
 
-    /// Kills and restarts the server: messages that it had not processed are lost.
+    /// Kills and restarts the server: messages that have not been processed are lost.
     fn restart(&mut self) {
         self.told.clear();
         self.seq += 10;
@@ -204,7 +205,7 @@ impl Bench {
         self.resume();
     }
 
-    /// Restates the messages to other actors.
+    /// Sends the messages to other actors again.
     fn resume(&mut self) {
         let mut effects = Effects::<LeaseMachine>::default();
         self.machine.resume(&mut effects);
@@ -232,12 +233,12 @@ impl Bench {
     fn lease(&self) -> crate::actors::lease::Lease {
         match self.machine.query(self.both(), &Query::Of(name())) {
             Reply::Lease(view) => view.lease,
-            other => panic!("there is no lease: {other:?}"),
+            other => panic!("the lease does not exist: {other:?}"),
         }
     }
 
     fn current(&self) -> Current {
-        self.lease().current.expect("it has a pass")
+        self.lease().current.expect("the lease has had a pass")
     }
 
     fn request(&mut self, requesting: Requesting) -> Turn {
@@ -247,7 +248,7 @@ impl Bench {
         }));
         match self.say(message) {
             Reply::Turned { turn, .. } => turn,
-            other => panic!("a request has a turn: {other:?}"),
+            other => panic!("expected the result of a request: {other:?}"),
         }
     }
 
@@ -258,7 +259,7 @@ impl Bench {
         })
     }
 
-    /// Returns the launches that were requested and not processed yet.
+    /// Removes and returns the launches that were requested but not processed yet.
     fn launches(&mut self) -> Vec<ProcessId> {
         let launched = |told: ToProcesses| match told {
             ToProcesses::LaunchAs(asked) => Some(asked.id),
@@ -285,7 +286,7 @@ fn a_pass_that_is_killed_is_made_up_for_when_its_period_is_over() {
     assert_eq!(bench.run(), Turn::Current);
     let first = bench.launches();
     let [first] = first[..] else {
-        panic!("one is launched: {first:?}");
+        panic!("expected one launch: {first:?}");
     };
     bench.advance(10_000);
     bench.gone(first, Exit::Signal(9));
@@ -299,11 +300,11 @@ fn a_pass_that_is_killed_is_made_up_for_when_its_period_is_over() {
     bench.advance(1);
     let second = bench.launches();
     let [second] = second[..] else {
-        panic!("one is launched: {second:?}");
+        panic!("expected one launch: {second:?}");
     };
     bench.gone(second, Exit::Code(3));
     bench.advance(1_000_000);
-    assert_eq!(bench.launches(), [], "it ran to its end: nothing is owed");
+    assert_eq!(bench.launches(), [], "the pass was whole: nothing is owed");
 }
 
 #[test]
@@ -321,11 +322,15 @@ fn of_three_callers_one_runs_one_is_next_and_one_is_not_needed() {
     assert_eq!(
         bench.current().warnings,
         1,
-        "which is said after half a minute"
+        "the overrun is reported after half a minute"
     );
     bench.gone(first[0], Exit::Code(0));
     bench.tick();
-    assert_eq!(bench.launches().len(), 1, "the next begins at once");
+    assert_eq!(
+        bench.launches().len(),
+        1,
+        "the next pass begins immediately"
+    );
 }
 
 #[test]
@@ -341,13 +346,17 @@ fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
     bench.gone(first[0], Exit::Failed);
     let asked = bench.told.pop();
     let Some(ToProcesses::LaunchAs(asked)) = asked else {
-        panic!("it is launched again: {asked:?}");
+        panic!("expected another launch: {asked:?}");
     };
     assert_eq!(asked.launching.spec.parcel, None);
     assert_ne!(asked.id, first[0]);
     bench.gone(asked.id, Exit::Failed);
     assert!(bench.lease().running().is_none());
-    assert_eq!(bench.launches(), [], "the next try waits for its period");
+    assert_eq!(
+        bench.launches(),
+        [],
+        "the next attempt waits for its period"
+    );
 }
 
 #[test]
@@ -362,18 +371,22 @@ fn what_is_always_killed_is_given_up_in_the_end() {
             break;
         };
         launched += 1;
-        assert!(launched < 1000, "it is never given up");
+        assert!(launched < 1000, "the pass is never given up");
         bench.gone(process, Exit::Signal(11));
     }
     assert_eq!(launched, crate::actors::lease::Lease::BROKEN_MAX);
-    assert_eq!(bench.run(), Turn::Current, "another request begins anew");
+    assert_eq!(
+        bench.run(),
+        Turn::Current,
+        "another request starts from scratch"
+    );
 }
 
 #[test]
 fn a_schedule_asks_by_itself_and_what_was_missed_runs_once_or_not_at_all() {
     for (catches_up, expected) in [(false, 0), (true, 1)] {
         let mut bench = Bench::at(1_000_000_000_000);
-        let schedule = Schedule::new("0 * * * *", None).expect("it is one");
+        let schedule = Schedule::new("0 * * * *", None).expect("the schedule is valid");
         for setting in [
             Setting::Command(Some(command())),
             Setting::CatchesUp(catches_up),
@@ -386,7 +399,7 @@ fn a_schedule_asks_by_itself_and_what_was_missed_runs_once_or_not_at_all() {
         }
         bench.advance(3_600_000);
         let first = bench.launches();
-        assert_eq!(first.len(), 1, "the hour has come once");
+        assert_eq!(first.len(), 1, "the schedule fired once");
         bench.gone(first[0], Exit::Code(0));
         // The server is down for five hours.
         bench.now += 5 * 3_600_000;
@@ -434,7 +447,7 @@ fn a_reset_proves_that_the_pass_is_gone_first() {
     assert_eq!(bench.told, told);
     assert!(
         bench.lease().running().is_some(),
-        "it is not known to be gone"
+        "the end of the process has not been reported yet"
     );
     bench.gone(first[0], Exit::Signal(15));
     let query = Query::Of(name());

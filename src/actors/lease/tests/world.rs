@@ -1,4 +1,5 @@
-//! Whatever happens to processes, messages and the server, passes never overlap or begin too early, and every request gets one.
+//! Checks that whatever happens to processes, messages and the server, passes never overlap or begin too early, and every request is
+//! followed by a whole pass.
 
 use super::{Bench, Fault, command, process};
 use crate::actors::binding::{Binding, Exit, Until};
@@ -39,7 +40,7 @@ enum Act {
     },
     Set(u8, Setting),
     Reset(u8, bool),
-    /// The `ProcessActor` processes its messages. Its answers arrive if `heard` is set, and are lost otherwise.
+    /// The `ProcessActor` processes its messages. Its answers are delivered if `heard` is set, and lost otherwise.
     Deliver {
         heard: bool,
     },
@@ -107,9 +108,9 @@ fn act() -> impl Strategy<Value = Act> {
 #[derive(Debug)]
 struct Record {
     lease: Name,
-    /// How it ended, if it has.
+    /// How the process ended, if it has.
     end: Option<Exit>,
-    /// Whether the `LeaseActor` knows of the launch, and is notified of the end.
+    /// Whether the `LeaseActor` knows of the launch and will be notified of the end.
     watched: bool,
 }
 
@@ -141,7 +142,7 @@ impl World {
     }
 
     fn name(lease: u8) -> Name {
-        Name::try_from(if lease == 0 { "a" } else { "b" }).expect("it is short")
+        Name::try_from(if lease == 0 { "a" } else { "b" }).expect("the name is short")
     }
 
     fn lease(&self, name: &Name) -> Option<Lease> {
@@ -174,12 +175,12 @@ impl World {
                         self.tell_if_gone(process);
                     }
                 }
-                other => panic!("nobody says {other:?}"),
+                other => panic!("no actor sends {other:?}"),
             }
         }
     }
 
-    /// Launches a process. A launch is performed once per id.
+    /// Launches a process, once per id.
     fn launch(&mut self, asked: &LaunchAs) {
         if self.records.contains_key(&asked.id) {
             return;
@@ -187,11 +188,11 @@ impl World {
         let named = |(name, _): &&(String, Bytes)| name == "SEXTON_LEASE";
         let its = asked.launching.spec.env.iter().find(named);
         let its = its.expect("the lease is in its environment").1.as_bytes();
-        let lease = Name::new(its).expect("it is short");
+        let lease = Name::new(its).expect("the name is short");
         assert!(self.launched.insert(asked.id), "a pass is launched twice");
         let mut beside = self.records.values();
         let beside = beside.find(|it| it.lease == lease && it.end.is_none());
-        assert!(beside.is_none(), "a pass runs already: {beside:?}");
+        assert!(beside.is_none(), "a pass is already running: {beside:?}");
         let record = Record {
             lease,
             end: None,
@@ -201,7 +202,7 @@ impl World {
     }
 
     fn tell_if_gone(&mut self, process: ProcessId) {
-        // Processes 0 to 3 belong to clients and are alive. Others without a record are gone.
+        // Processes 0 to 3 belong to clients and are alive. Others without a record have ended.
         if process.0 < 4 {
             return;
         }
@@ -219,7 +220,7 @@ impl World {
         self.records.retain(|_, record| stays(record));
     }
 
-    /// A caller brings a command: it must get a whole pass that begins later.
+    /// A caller requests a pass with a command: a whole pass must begin after the request.
     fn run(&mut self, lease: u8, no_delay: bool) {
         let name = Self::name(lease);
         let reply = self.bench.say(Message::Request(Box::new(Requesting {
@@ -230,7 +231,7 @@ impl World {
         })));
         if let Reply::Turned { turn, lease, .. } = reply {
             let number = match turn {
-                // A request that does not wait is not repeated.
+                // The pass of a request that does not wait is not repeated.
                 _ if no_delay || lease.lease.settings.no_delay => return,
                 Turn::Current => lease.lease.begun,
                 Turn::Next | Turn::Kept | Turn::NotNeeded => lease.lease.begun + 1,
@@ -293,7 +294,7 @@ impl World {
         self.look();
     }
 
-    /// The client that is next takes its request back. Requests that were turned away stay.
+    /// The client that is next withdraws its request. Requests that rely on its pass stay.
     fn withdraw(&mut self, lease: u8) {
         let name = Self::name(lease);
         let next = self.lease(&name).and_then(|it| it.next);
@@ -324,7 +325,7 @@ impl World {
         })));
     }
 
-    /// A running process ends, and its watcher is notified.
+    /// Ends a running process and notifies its watcher.
     fn end(&mut self, nth: usize, exit: Exit) {
         let mut records = self.records.iter_mut();
         let Some((id, record)) = records.by_ref().filter(|(_, it)| it.end.is_none()).nth(nth)
@@ -336,7 +337,7 @@ impl World {
         self.tell_if_gone(id);
     }
 
-    /// Rebuilds the machine from its log, and checks that it is the same.
+    /// Rebuilds the machine from its log, and checks that the result is the same.
     fn reload(&mut self) {
         let replayed = self.bench.replayed();
         assert_eq!(replayed.digest(), self.bench.machine.digest());
@@ -362,12 +363,12 @@ impl World {
         for lease in 0..2 {
             let name = Self::name(lease);
             let Some(lease) = self.lease(&name) else {
-                // The lease was deleted: the next request gets a pass at once.
+                // The lease was deleted: the next request gets a pass immediately.
                 self.began.remove(&name);
                 self.asked.remove(&name);
                 continue;
             };
-            // Nothing is repeated while the lease is disabled, or after too many broken passes.
+            // Passes are not repeated while the lease is disabled, or after too many broken passes.
             if lease.settings.disabled || lease.broken >= Lease::BROKEN_MAX {
                 self.asked.remove(&name);
             }
@@ -389,7 +390,7 @@ impl World {
         }
     }
 
-    /// Without further disturbances, every request must be served.
+    /// Checks that every request is served when there are no further disturbances.
     fn settle(&mut self) {
         for lease in 0..2 {
             self.act(&Act::Set(lease, Setting::Schedule(None)));
@@ -448,7 +449,7 @@ proptest! {
     }
 }
 
-/// Checks that this fault is found, by the assertion named `by`.
+/// Checks that this fault is caught by the assertion whose text contains `by`.
 fn caught(fault: Fault, by: &str) {
     let mut runner = TestRunner::deterministic();
     let mut said = Vec::new();
@@ -467,7 +468,7 @@ fn caught(fault: Fault, by: &str) {
         }
         said.push(what);
     }
-    panic!("{fault:?} is not found, but {said:?}");
+    panic!("{fault:?} was not caught; other failures: {said:?}");
 }
 
 #[test]
