@@ -98,7 +98,7 @@ reasons! {
     NotHttp      "not-http"       400 Usage       Changed "the request is not HTTP/1.1, or does not have exactly one Host"
     Gone         "gone"           400 Usage       Changed "the connection was closed, or written to, while the request waited"
     NotJson      "not-json"       415 Usage       Changed "the Content-Type of the body is not application/json"
-    KeyReused    "key-reused"     422 Usage       Changed "the Idempotency-Key was used before, for another request"
+    KeyReused    "key-reused"     422 Usage       Changed "the Idempotency-Key was already used for a different request"
     NotFound     "not-found"      404 Unreachable Changed "nothing is served under this path"
     NotAllowed   "not-allowed"    405 Unreachable Changed "the path does not support this method"
     TooSlow      "too-slow"       408 Unreachable Changed "the request took too long to arrive"

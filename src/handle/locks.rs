@@ -113,7 +113,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::Fencing => "the lock has expired, and its process is being killed",
         Refused::Full => "the limit on holders and waiters of locks is reached",
         Refused::DiskFull => "the disk is full",
-        Refused::KeyReused => "the idempotency key was used before, with another request",
+        Refused::KeyReused => "the idempotency key was already used for a different request",
     }
 }
 

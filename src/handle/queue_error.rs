@@ -57,7 +57,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::TooBig => "the body is longer than allowed",
         Refused::ReadOnly => "the queue accepts no jobs",
         Refused::DiskFull => "the disk is full",
-        Refused::KeyReused => "the idempotency key was used before, with another request",
+        Refused::KeyReused => "the idempotency key was already used for a different request",
     }
 }
 

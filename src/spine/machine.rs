@@ -347,7 +347,7 @@ pub enum Weight {
 pub enum Refusal {
     /// The disk is full.
     DiskFull,
-    /// The key was used before, with another request.
+    /// The key was already used for a different request.
     KeyReused,
 }
 

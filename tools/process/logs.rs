@@ -111,7 +111,7 @@ impl OutputOptions {
         let (out, err) = (is_there("stdout.log"), is_there("stderr.log"));
         match (self.stderr, out, err) {
             (false, false, true) => {
-                tell("nothing on standard output; --stderr shows standard error")
+                tell("nothing on standard output; --stderr shows standard error");
             }
             (true, true, false) => tell("nothing on standard error; standard output has output"),
             (_, false, false) => tell("no output so far"),

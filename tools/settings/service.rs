@@ -305,11 +305,7 @@ fn output(value: &DeValue<'_>, to: &mut Spec) -> Result<(), String> {
                 }
             }
             "keep" => to.output_kept = number(value).map_err(|words| format!("keep: {words}"))?,
-            other => {
-                return Err(format!(
-                    "unknown key {other}; expected one of {OUTPUT_KEYS}"
-                ));
-            }
+            other => return Err(format!("{other}: {}", unknown_key(other, OUTPUT_KEYS))),
         }
     }
     Ok(())
@@ -324,11 +320,7 @@ fn backoff(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
         match key.get_ref().as_ref() {
             "first" => to.backoff.first_ms = ms?,
             "max" => to.backoff.max_ms = ms?,
-            other => {
-                return Err(format!(
-                    "unknown key {other}; expected one of {BACKOFF_KEYS}"
-                ));
-            }
+            other => return Err(format!("{other}: {}", unknown_key(other, BACKOFF_KEYS))),
         }
     }
     Ok(())

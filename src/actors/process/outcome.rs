@@ -176,7 +176,7 @@ pub enum Refused {
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
-    /// The idempotency key was used before with a different request.
+    /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
 }
