@@ -199,7 +199,7 @@ pub(crate) struct Launch {
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. A parent reported by the kernel takes precedence.
+    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. If left out, the nearest ancestor with a record.
     parent: Option<String>,
     /// Whether to launch the process only if `parent` is alive, because it relies on a right of `parent`.
     #[serde(default)]
@@ -282,7 +282,7 @@ pub(crate) struct Register {
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// The id of the parent, usually from `SEXTON_PROCESS_ID`. A parent reported by the kernel takes precedence.
+    /// The id of the parent, usually from `SEXTON_PROCESS_ID`. If left out, the nearest ancestor with a record.
     parent: Option<String>,
 }
 
