@@ -59,7 +59,12 @@ impl QueueMachine {
             (Outcome::Reported { slot }, Message::Report { progress, .. }) => {
                 self.about("progress", *slot, |_, told| tell(reported(told, progress)));
             }
-            (Outcome::Departed { back, abandoned }, _) => {
+            (
+                Outcome::Departed {
+                    back, abandoned, ..
+                },
+                _,
+            ) => {
                 self.tell_departed(message, (back, abandoned), tell);
             }
             (Outcome::Pruned { slot }, _) => self.about("pruned", *slot, |job, told| {

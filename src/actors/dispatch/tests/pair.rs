@@ -320,6 +320,7 @@ impl Pair {
                     process,
                     until,
                     exit,
+                    pid: None,
                 };
                 self.send(Message::Gone(gone));
             }

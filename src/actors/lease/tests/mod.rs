@@ -275,6 +275,7 @@ impl Bench {
             process,
             until: Until::Tree,
             exit: exit.into(),
+            pid: None,
         }));
     }
 }
