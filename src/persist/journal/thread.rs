@@ -2,7 +2,7 @@
 //!
 //! The core hands over batches and never blocks. A thread writes everything that has arrived since its last sync, syncs once,
 //! and publishes up to where the log can be relied on. When no batch is pending, the core may write and sync in place,
-//! which saves a quiet connection two hand-overs between threads. The backlog is bounded by the directory: it limits the number
+//! which saves a few quiet connections two hand-overs between threads. The backlog is bounded by the directory: it limits the number
 //! of open commands, and an open command is at most one record.
 
 use crate::ids::Seq;
