@@ -70,6 +70,9 @@ pub struct EndNotice {
     /// How the process itself ended. `None` if its record no longer exists.
     #[serde(default)]
     pub exit: Option<Exit>,
+    /// Its PID. `None` if it never had one, or if there is no record of it any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
 }
 
 impl EndNotice {

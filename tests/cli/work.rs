@@ -272,6 +272,44 @@ fn a_job_whose_runner_is_killed_runs_again_when_its_command_has_ended() {
     killed(|_, running| running.kill().expect("a live process"));
 }
 
+/// The kernel tells how a process ended that is nobody's child (6.15 and later), or only that it has.
+fn is_reason(words: &str, pid: u32) -> bool {
+    let rest = words.strip_prefix(&format!("its claim ended: process {pid} "));
+    matches!(rest, Some("was killed by signal 9" | "is gone"))
+}
+
+#[test]
+fn a_job_that_came_back_shows_what_became_of_its_runner() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    let (script, gate, log) = gated(&tree);
+    let mut running = begin(&tree, &["mails"], &script);
+    until_lines(&log, 1);
+    assert_eq!(job(&tree, &id)["error"], Value::Null, "it is being tried");
+    running.kill().expect("it runs");
+    running.wait().expect("it is ours");
+    std::fs::write(&gate, "").expect("it can be written");
+    until("it is ready again", || {
+        (job(&tree, &id)["phase"] == "ready").then_some(())
+    });
+    let shown = |tree: &Tree| {
+        let said = job(tree, &id);
+        let why = said["error"].as_str().expect("a reason").to_owned();
+        assert!(is_reason(&why, running.id()), "{said}");
+        let listed = tree.well(&["queue", "show", "--list"]);
+        assert!(listed.ends_with(&format!("  {why}\n")), "{listed}");
+        let peeked = tree.well(&["queue", "peek", &id]);
+        assert!(peeked.contains(&format!("last error: {why}\n")), "{peeked}");
+        why
+    };
+    let why = shown(&tree);
+
+    // On its second try, it still says why there is one.
+    let token = tree.well(&["queue", "pop", "mails", "--json"]);
+    assert_eq!(shown(&tree), why, "{token}");
+    assert_eq!(job(&tree, &id)["attempts"], 2);
+}
+
 #[test]
 fn a_job_goes_on_through_a_crash_of_the_coordinator() {
     killed(|tree, _| tree.daemon.take().expect("a server").kill());

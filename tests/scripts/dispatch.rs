@@ -410,6 +410,7 @@ fn gone(process: ProcessId, more: &[&str], options: &Options<'_>) -> Parsed<Mess
         process,
         until: Until::Tree,
         exit: Some(exit),
+        pid: None,
     }))
 }
 

@@ -267,6 +267,7 @@ fn gone(process: ProcessId, exit: Option<Exit>) -> Message {
         process,
         until,
         exit,
+        pid: None,
     })
 }
 

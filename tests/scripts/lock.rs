@@ -192,6 +192,7 @@ fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
                 process,
                 until,
                 exit: None,
+                pid: None,
             }))
         }
         ["drain"] => Item::Message(Message::Drain),

@@ -8,7 +8,7 @@
 use crate::lock::binding;
 use crate::node::{Parsed, Vocabulary, milliseconds, moment, number, split};
 use crate::queue_views::{backoff, job_in_words, queue_in_words, result_in_words, totals_in_words};
-use sexton::actors::binding::{Binding, EndNotice};
+use sexton::actors::binding::{Binding, EndNotice, Exit};
 use sexton::actors::queue::{
     AnyType, Body, Choice, Claim, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order,
     Outcome, Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right,
@@ -183,7 +183,7 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
         "is_root", "bound", "claim", "items", "percent", "text", "except", "tenant", "for", "done",
-        "exit", "output", "took", "unique",
+        "exit", "output", "took", "unique", "signal", "pid",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -235,11 +235,13 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
         },
         ["gone", process] => {
             let Binding { process, until, .. } = binding(process)?;
-            let exit = None;
+            let (pid, signal) = (number(&options, "pid", 0)?, number(&options, "signal", 0)?);
+            let exit = (signal > 0).then_some(Exit::Signal(signal));
             Message::Gone(EndNotice {
                 process,
                 until,
                 exit,
+                pid: (pid > 0).then_some(pid),
             })
         }
         ["drain"] => Message::Drain,

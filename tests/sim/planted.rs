@@ -96,6 +96,7 @@ pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
         process,
         until: Until::Tree,
         exit: None,
+        pid: None,
     });
     Some(Tell {
         from: ActorId::PROCESS,

@@ -30,6 +30,9 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// How long a stream may be silent. The coordinator sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 
+/// The size of the first read of an answer, in bytes. Most answers are shorter.
+const READ_BYTES: usize = 1 << 10;
+
 /// The maximum size of the head of a stream, and of a chunk, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
@@ -298,7 +301,7 @@ fn ask(
     match parse(&answer) {
         Some(parsed) => {
             if reader.buffer().is_empty() && !ends_connection(&answer) {
-                target.idle.keep(reader.into_inner());
+                target.idle.keep(reader.into_inner(), patience);
             }
             Ok(parsed)
         }
@@ -489,7 +492,9 @@ fn ask_on(
     let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
     // A coordinator that refuses a request may answer and close before it has read all of it.
     match sent.map_err(|error| (error.kind(), error)) {
-        Ok(()) | Err((io::ErrorKind::BrokenPipe, _)) => Ok(BufReader::new(stream)),
+        Ok(()) | Err((io::ErrorKind::BrokenPipe, _)) => {
+            Ok(BufReader::with_capacity(READ_BYTES, stream))
+        }
         Err((_, error)) => Err(unreachable_because(&error, target)),
     }
 }

@@ -71,25 +71,25 @@ fn is_quiet(socket: impl AsFd) -> bool {
 #[derive(Clone, Default)]
 pub(super) struct Idle(Arc<Mutex<Vec<Kept>>>);
 
-/// An idle connection, and when it became idle.
-type Kept = (Box<dyn Connection>, Instant);
+/// An idle connection, the limit on each of its reads and writes, and when it became idle.
+type Kept = (Box<dyn Connection>, Duration, Instant);
 
 impl Idle {
-    /// Takes a connection that is still usable.
-    pub(super) fn take(&self) -> Option<Box<dyn Connection>> {
+    /// Takes a connection that is still usable, with the limit on each of its reads and writes.
+    pub(super) fn take(&self) -> Option<(Box<dyn Connection>, Duration)> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((connection, since)) = kept.pop() {
+        while let Some((connection, patience, since)) = kept.pop() {
             if since.elapsed() < IDLE_MAX && connection.is_quiet() {
-                return Some(connection);
+                return Some((connection, patience));
             }
         }
         None
     }
 
-    pub(super) fn keep(&self, connection: Box<dyn Connection>) {
+    pub(super) fn keep(&self, connection: Box<dyn Connection>, patience: Duration) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < KEPT_MAX {
-            kept.push((connection, instant()));
+            kept.push((connection, patience, instant()));
         }
     }
 }
@@ -99,20 +99,23 @@ mod tests {
     use super::Idle;
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     #[test]
     fn one_is_asked_on_again_as_long_as_it_stands_and_is_silent() {
         let idle = Idle::default();
         let (ours, theirs) = UnixStream::pair().expect("there are descriptors");
-        idle.keep(Box::new(ours));
-        let again = idle.take().expect("the connection is open");
+        let second = Duration::from_secs(1);
+        idle.keep(Box::new(ours), second);
+        let (again, patience) = idle.take().expect("the connection is open");
+        assert_eq!(patience, second, "the time limit need not be set again");
         assert!(idle.take().is_none(), "a connection is taken only once");
-        idle.keep(again);
+        idle.keep(again, second);
         drop(theirs);
         assert!(idle.take().is_none(), "the other end was closed");
 
         let (ours, mut theirs) = UnixStream::pair().expect("there are descriptors");
-        idle.keep(Box::new(ours));
+        idle.keep(Box::new(ours), second);
         theirs.write_all(b"HTTP/1.1 408").expect("there is room");
         assert!(
             idle.take().is_none(),

@@ -182,7 +182,8 @@ impl Target {
     /// Connects, or takes an idle connection. A read or write on it takes at most `patience`.
     pub(super) fn connect(&self, patience: Duration) -> io::Result<Box<dyn Connection>> {
         let connection = match self.idle.take() {
-            Some(connection) => connection,
+            Some((connection, limit)) if limit == patience => return Ok(connection),
+            Some((connection, _)) => connection,
             None => self.way.connect()?,
         };
         connection.wait_at_most(patience)?;

@@ -106,7 +106,7 @@ impl Attempts {
     /// in which case the claim stays until neither this process nor any process of the command is left.
     pub(super) fn work(&self, claim: Box<Claim>) -> Result<Finished, Failure> {
         let began = instant();
-        let secret = self.reports.begin(&claim)?;
+        let secret = self.reports.begin(&claim, self.idle.is_none())?;
         self.watched.begin(&claim);
         let came = if claim.is_duplicate {
             Ok(Outcome::Said(Verdict::Done, CommandResult::default()))

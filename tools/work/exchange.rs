@@ -25,6 +25,8 @@ struct State {
     done: Vec<Key>,
     /// The number of requests in flight.
     requests: usize,
+    /// The number of workers that wait for an answer.
+    waiting: usize,
     /// Answers that no worker has taken yet.
     answers: BTreeMap<Key, Exchanged>,
 }
@@ -44,8 +46,10 @@ impl Exchange {
             }
             let own = state.done.iter().position(|key| *key == done);
             let Some(own) = own.filter(|_| state.requests < REQUESTS_MAX) else {
+                state.waiting += 1;
                 let woken = self.answered.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
+                state.waiting -= 1;
                 continue;
             };
             // Its own job is in the request that a worker makes: it never waits for an answer to others.
@@ -59,7 +63,9 @@ impl Exchange {
             state = self.state();
             state.requests -= 1;
             state.answers.extend(all.into_iter().zip(answers));
-            self.answered.notify_all();
+            if state.waiting > 0 {
+                self.answered.notify_all();
+            }
         }
     }
 

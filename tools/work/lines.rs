@@ -15,17 +15,21 @@ use crate::work::streams::Tail;
 use crate::work::tally::Verdict;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// The maximum length of a line of a worker, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The room for each read: most lines are shorter.
+const READ_BYTES: usize = 1 << 10;
 
 /// How often to check on a worker without a time limit.
 const LOOK: Duration = Duration::from_mins(1);
@@ -44,6 +48,8 @@ pub(super) struct Worker {
     /// The id of its record.
     id: String,
     stream: UnixStream,
+    /// The read timeout that is set on the stream.
+    wait: Option<Duration>,
     /// Bytes that it wrote and that have not been parsed yet.
     unread: Vec<u8>,
     tail: Tail,
@@ -227,10 +233,14 @@ impl Worker {
             written.output.as_fd(),
             written.errors.as_fd(),
         ];
+        // A worker that does not read a job counts as late, like one that does not answer.
+        let patience = attempts.bounds.time.map(|most| most.max(WAIT_MIN));
+        stream.set_write_timeout(patience).map_err(failed)?;
         let launched = attempts.launch(&streams, more, None)?;
         Ok(launched.map(|id| Self {
             id,
             stream,
+            wait: None,
             unread: Vec::new(),
             tail,
             has_answered: false,
@@ -249,11 +259,7 @@ impl Worker {
             return Err(Silence::Malformed(words.to_owned()));
         }
         self.tail.clear();
-        // A worker that does not read the job counts as late, like one that does not answer.
-        let patience = attempts.bounds.time.map(|most| most.max(WAIT_MIN));
-        let sent = self.stream.set_write_timeout(patience);
-        let sent = sent.and_then(|()| self.stream.write_all(&request(claim)));
-        if let Err(error) = sent {
+        if let Err(error) = self.stream.write_all(&request(claim)) {
             return Err(if error.kind() == io::ErrorKind::WouldBlock {
                 Silence::Late
             } else {
@@ -306,17 +312,28 @@ impl Worker {
                 return Err(Silence::Late);
             }
             let wait = left.unwrap_or(LOOK).max(WAIT_MIN);
-            let mut bytes = [0; 8192];
-            let read = self.stream.set_read_timeout(Some(wait));
-            match read.and_then(|()| self.stream.read(&mut bytes)) {
+            match self.read(wait) {
                 Ok(0) => return Err(Silence::Closed),
-                Ok(read) => self
-                    .unread
-                    .extend_from_slice(bytes.get(..read).unwrap_or_default()),
+                Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
                 Err(_) => return Err(Silence::Closed),
             }
         }
+    }
+
+    /// Reads once, for at most `wait`, and returns the number of bytes.
+    fn read(&mut self, wait: Duration) -> io::Result<usize> {
+        if self.wait != Some(wait) {
+            self.stream.set_read_timeout(Some(wait))?;
+            self.wait = Some(wait);
+        }
+        self.unread.reserve(READ_BYTES);
+        let (read, _) = recv(
+            &self.stream,
+            spare_capacity(&mut self.unread),
+            RecvFlags::empty(),
+        )?;
+        Ok(read)
     }
 
     /// Ends the worker, proves that it has exited, and returns the verdict on its job.

@@ -4,6 +4,7 @@
 //! The protocol is in `docs/protocols/work.md`, "Reports".
 
 use crate::client::{Fields, Target, fields, instant};
+use crate::process::attached::drawn;
 use crate::report::Failure;
 use crate::span::DELAY_MS_MAX;
 use crate::work::claim::{Claim, Jobs, chance};
@@ -81,6 +82,8 @@ struct Live {
 /// The attempts in progress, by their secrets.
 pub(super) struct Reports {
     address: String,
+    /// A number that nobody can guess, from which names are made for attempts that have no secret.
+    hidden: u128,
     target: Target,
     live: Mutex<HashMap<String, Live>>,
     open: AtomicUsize,
@@ -93,11 +96,13 @@ impl Reports {
             Failure::unreachable(format!("failed to listen for reports of commands: {error}"))
         };
         let name = format!("sexton-work-{}", chance()?);
+        let hidden = drawn().map_err(failed)?;
         let listener = SocketAddr::from_abstract_name(&name)
             .and_then(|address| UnixListener::bind_addr(&address))
             .map_err(failed)?;
         let reports = Arc::new(Self {
             address: format!("@{name}"),
+            hidden,
             target: target.clone(),
             live: Mutex::default(),
             open: AtomicUsize::new(0),
@@ -117,9 +122,13 @@ impl Reports {
         listening.map(|_| reports).map_err(failed)
     }
 
-    /// Registers an attempt and returns its secret.
-    pub(super) fn begin(&self, claim: &Claim) -> Result<String, Failure> {
-        let secret = chance()?;
+    /// Registers an attempt and returns its secret. If its command `is_told` no secret, this only names it.
+    pub(super) fn begin(&self, claim: &Claim, is_told: bool) -> Result<String, Failure> {
+        let secret = if is_told {
+            chance()?
+        } else {
+            format!("{:032x}", self.hidden.wrapping_add(claim.token.into()))
+        };
         let live = Live {
             id: claim.id,
             token: claim.token,

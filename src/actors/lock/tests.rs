@@ -498,7 +498,7 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Acquire { key, index, owner, ttl, ttw, priority, tie }
             }
         ),
-        4 => process().prop_map(|(process, until)| Message::Gone(EndNotice { process, until, exit: None })),
+        4 => process().prop_map(|(process, until)| Message::Gone(EndNotice { process, until, exit: None, pid: None })),
         1 => (key(), index()).prop_map(|(key, index)| Message::Force { key, index }),
         3 => (key(), index(), owner())
             .prop_map(|(key, index, owner)| Message::Renew { key, index, owner, token: None }),

@@ -20,11 +20,12 @@ impl Record {
     }
 
     /// Returns the notification that the process, or its tree, is gone.
-    pub(super) const fn gone(&self, until: Until) -> EndNotice {
+    pub(super) fn gone(&self, until: Until) -> EndNotice {
         EndNotice {
             process: self.id,
             until,
             exit: Some(self.exit()),
+            pid: self.identity.map(|it| it.pid),
         }
     }
 }
@@ -53,6 +54,7 @@ impl ProcessMachine {
                 process,
                 until,
                 exit,
+                pid: None,
             };
             return effects.tell(holder, &ToHolder::Gone(gone));
         }
@@ -77,6 +79,7 @@ impl ProcessMachine {
             process,
             until,
             exit: None,
+            pid: None,
         };
         let found = self.state.find(process);
         let gone = found.map_or(nobody, |(_, record)| record.gone(until));

@@ -1,10 +1,11 @@
 //! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim times out, the tree may have to be
 //! killed before another client can claim the job. Until then the claim is `fencing` and no longer valid.
 
-use crate::actors::binding::{self, Binding, EndNotice, PROCESSES, ToProcesses};
+use crate::actors::binding::{self, Binding, EndNotice, Exit, PROCESSES, ToProcesses};
 use crate::actors::queue::job::{Bound, Job};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Outcome};
+use crate::actors::queue::report::ErrorText;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::spine::machine::{Effects, Machine as _, Stamp};
@@ -17,18 +18,42 @@ impl QueueMachine {
             let bound = self.state.job(*slot).and_then(|job| job.story().binding());
             bound.is_some_and(|bound| gone.ends(bound.until))
         };
-        self.given_back(self.state.of_process(gone.process).filter(ends))
+        let ended = || self.state.of_process(gone.process).filter(ends);
+        let is_late = ended().any(|slot| self.bound_of(slot).is_some_and(|it| it.fencing));
+        self.given_back(ended(), Some(why(gone, is_late)))
     }
 
-    /// Returns the outcome that ends claims whose workers are gone. A job on its last try is abandoned.
-    pub(super) fn given_back(&self, claims: impl Iterator<Item = Slot>) -> Outcome {
+    /// Returns the outcome that ends claims whose workers are gone, with the reason. A job on its last try is abandoned.
+    pub(super) fn given_back(
+        &self,
+        claims: impl Iterator<Item = Slot>,
+        error: Option<ErrorText>,
+    ) -> Outcome {
         let is_last = |slot: &Slot| self.state.job(*slot).is_some_and(Job::is_last_try);
         let (abandoned, back): (Vec<Slot>, Vec<Slot>) = claims.partition(is_last);
         if back.is_empty() && abandoned.is_empty() {
             Outcome::Absent
         } else {
-            Outcome::Departed { back, abandoned }
+            Outcome::Departed {
+                back,
+                abandoned,
+                error,
+            }
         }
+    }
+
+    /// Ends a claim whose worker is gone.
+    pub(super) fn commit_departure(&mut self, slot: Slot, stamp: Stamp, error: Option<&ErrorText>) {
+        if let Some(error) = error {
+            self.state.change(slot, stamp.seq, |job| {
+                let story = job.story_mut();
+                // The reason for the cancellation says more than how the process ended.
+                if !story.is_cancelled() {
+                    story.error = Some(error.clone());
+                }
+            });
+        }
+        self.state.give_back(slot, stamp);
     }
 
     pub(super) fn commit_bind(
@@ -102,6 +127,27 @@ impl QueueMachine {
     }
 }
 
+/// Returns the reason for ending the claims bound to a process that is gone. `is_late` if it was being killed because one of them had
+/// expired.
+fn why(gone: EndNotice, is_late: bool) -> ErrorText {
+    let process = match gone.pid {
+        Some(pid) => pid.to_string(),
+        None => gone.process.to_string(),
+    };
+    let end = match gone.exit {
+        Some(Exit::Code(code)) => format!("exited with status {code}"),
+        Some(Exit::Signal(signal)) => format!("was killed by signal {signal}"),
+        Some(Exit::Failed) => "could not be started".to_owned(),
+        Some(Exit::Lost) | None => "is gone".to_owned(),
+    };
+    let late = if is_late {
+        " after a claim ran out"
+    } else {
+        ""
+    };
+    format!("its claim ended: process {process} {end}{late}").into()
+}
+
 /// Returns the messages to send to the `ProcessActor` about a claim.
 fn obligations(bound: &Bound) -> impl Iterator<Item = ToProcesses> + use<> {
     let Binding { process, until, .. } = bound.binding;
@@ -117,5 +163,28 @@ pub(super) const fn bound_by(message: &Message) -> Option<Binding> {
         Some(*to)
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Outcome;
+    use crate::ids::Slot;
+
+    /// A replay of such a log gives no reason, as before.
+    #[test]
+    fn a_departure_of_an_older_log_has_no_reason() {
+        let old = (vec![Slot(3)], Vec::<Slot>::new());
+        let old = rmp_serde::to_vec(&std::collections::BTreeMap::from([("departed", old)]));
+        let old = old.expect("it is encoded");
+        let known = Outcome::Departed {
+            back: vec![Slot(3)],
+            abandoned: Vec::new(),
+            error: None,
+        };
+        let read: Outcome = crate::decode::from_slice(&old).expect("it is read");
+        assert_eq!(read, known);
+        let written = rmp_serde::to_vec(&known).expect("it is encoded");
+        assert_eq!(written, old, "a worker that departs is written as before");
     }
 }

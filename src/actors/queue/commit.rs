@@ -55,9 +55,13 @@ impl QueueMachine {
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
             Outcome::Paused { until } => self.commit_pause(entry, message, *until),
             Outcome::Flushed { .. } => self.commit_flush(entry, message),
-            Outcome::Departed { back, abandoned } => {
+            Outcome::Departed {
+                back,
+                abandoned,
+                error,
+            } => {
                 for slot in back.iter().chain(abandoned) {
-                    self.state.give_back(*slot, entry);
+                    self.commit_departure(*slot, entry, error.as_ref());
                 }
             }
             Outcome::Ready { slot } => self.commit_ready(*slot, entry),

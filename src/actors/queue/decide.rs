@@ -340,7 +340,7 @@ impl QueueMachine {
     }
 
     fn decide_depart(&self, worker: Worker) -> Outcome {
-        self.given_back(self.state.claims(worker))
+        self.given_back(self.state.claims(worker), None)
     }
 
     fn decide_expire(&self, slot: Slot) -> Outcome {

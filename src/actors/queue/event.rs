@@ -59,9 +59,7 @@ impl QueueMachine {
             (Outcome::Reported { slot }, Message::Report { progress, .. }) => {
                 self.about("progress", *slot, |_, told| tell(reported(told, progress)));
             }
-            (Outcome::Departed { back, abandoned }, _) => {
-                self.tell_departed(message, (back, abandoned), tell);
-            }
+            (Outcome::Departed { .. }, _) => self.tell_departed((message, outcome), tell),
             (Outcome::Pruned { slot }, _) => self.about("pruned", *slot, |job, told| {
                 let spent = job.phase == Phase::Claimed && !job.retries;
                 let kind = if spent { "spent" } else { told.kind };
@@ -92,12 +90,13 @@ impl QueueMachine {
     }
 
     /// Passes the events for claims that ended because their worker or process is gone.
-    fn tell_departed(
-        &self,
-        message: &Message,
-        (back, abandoned): (&[Slot], &[Slot]),
-        tell: Tell<'_>,
-    ) {
+    fn tell_departed(&self, (message, outcome): (&Message, &Outcome), tell: Tell<'_>) {
+        let Outcome::Departed {
+            back, abandoned, ..
+        } = outcome
+        else {
+            unreachable!("only a departure is told as one")
+        };
         for slot in back {
             self.about("returned", *slot, |job, told| {
                 let kind = if job.retries { told.kind } else { "spent" };

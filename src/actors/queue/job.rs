@@ -64,7 +64,7 @@ pub(super) struct Story {
     pub(super) kicks: u32,
     pub(super) dedup: Option<DedupKey>,
     pub(super) root: Option<Root>,
-    /// The error of its last failure.
+    /// The error of its last failure, or why its last claim ended without a result.
     #[serde(default)]
     pub(super) error: Option<ErrorText>,
     /// The binding of its claim; set only if the claim is bound to a process.

@@ -158,7 +158,9 @@ impl Machine for QueueMachine {
             | Outcome::Cancelled { slot, .. }
             | Outcome::ResultKept { slot, .. }
             | Outcome::Pruned { slot } => passes(*slot),
-            Outcome::Departed { back, abandoned } => {
+            Outcome::Departed {
+                back, abandoned, ..
+            } => {
                 let comes_back = |slot: &Slot| self.state.job(*slot).is_some_and(|job| job.retries);
                 let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
                 all_come_back && abandoned.iter().all(|slot| passes(*slot))

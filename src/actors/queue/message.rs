@@ -479,6 +479,9 @@ pub enum Outcome {
         back: Vec<Slot>,
         /// Jobs that were on their last try.
         abandoned: Vec<Slot>,
+        /// Why the claims ended, which becomes the error of the jobs. `None` if a worker is gone, and in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorText>,
     },
     /// The delay of a job, or its wait for a retry, has ended.
     Ready {

@@ -296,7 +296,7 @@ pub struct JobView {
     pub passing: bool,
     /// Length of its body in bytes.
     pub bytes: u64,
-    /// The error of its last failure.
+    /// The error of its last failure, or why its last claim ended, if it was bound to a process that is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorText>,
     /// The process that its claim is bound to, and how.

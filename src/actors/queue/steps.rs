@@ -1,7 +1,7 @@
 //! Random steps for the tests of the queue rules: messages, clients that come and go, and the passage of time. Also
 //! contains the rules of the types used.
 
-use crate::actors::binding::{Binding, EndNotice, Until};
+use crate::actors::binding::{Binding, EndNotice, Exit, Until};
 use crate::actors::queue::{
     AnyType, Backoff, Body, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order, Pop,
     Progress, Put, QueueName, ResultRules, Right, Root, Rules, SharedRules, TenantRules, TypeRules,
@@ -162,6 +162,25 @@ fn claimant() -> impl Strategy<Value = Claimant> {
 fn process() -> impl Strategy<Value = (ProcessId, Until)> {
     let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
     ((1u128..3).prop_map(ProcessId), until)
+}
+
+fn notice() -> impl Strategy<Value = EndNotice> {
+    let exit = prop::sample::select(
+        &[
+            None,
+            Some(Exit::Code(3)),
+            Some(Exit::Signal(9)),
+            Some(Exit::Lost),
+            Some(Exit::Failed),
+        ][..],
+    );
+    let pid = prop::option::of(1u32..3);
+    (process(), exit, pid).prop_map(|((process, until), exit, pid)| EndNotice {
+        process,
+        until,
+        exit,
+        pid,
+    })
 }
 
 fn binding() -> impl Strategy<Value = Binding> {
@@ -328,7 +347,7 @@ fn message() -> impl Strategy<Value = Message> {
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
         1 => queue().prop_map(|queue| Message::Flush { queue }),
         1 => Just(Message::Spoil),
-        3 => process().prop_map(|(process, until)| Message::Gone(EndNotice { process, until, exit: None })),
+        3 => notice().prop_map(Message::Gone),
         2 => (1u64..4).prop_map(|worker| Message::Depart { worker: Worker(worker) }),
     ]
 }

@@ -322,6 +322,7 @@ impl Pair {
                     process,
                     until,
                     exit,
+                    pid: None,
                 };
                 self.send(Message::Gone(gone));
             }

@@ -276,6 +276,7 @@ impl Bench {
             process,
             until: Until::Tree,
             exit: exit.into(),
+            pid: None,
         }));
     }
 }

@@ -220,6 +220,7 @@ impl Model {
                     process,
                     until,
                     exit,
+                    pid: None,
                 };
                 tells.push((by, ToHolder::Gone(gone)));
             } else {

@@ -29,6 +29,7 @@ impl Model {
                 process,
                 until,
                 exit: None,
+                pid: None,
             },
         };
         Some((by, ToHolder::Gone(gone)))
@@ -114,5 +115,6 @@ fn gone_of(it: &Modelled, until: Until) -> EndNotice {
         process: it.view.id,
         until,
         exit: Some(exit),
+        pid: it.view.identity.map(|it| it.pid),
     }
 }

@@ -1,6 +1,7 @@
 //! The model of how claims end when their claimants send messages.
 
 use super::{Entry, Model, Moment};
+use sexton::actors::binding::{EndNotice, Exit};
 use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refused, Reply, Right};
 use sexton::clock::Timestamp;
 
@@ -36,6 +37,19 @@ impl Entry {
     }
 }
 
+/// Returns the error of a job whose claim was bound to a process that is gone.
+fn how_it_ended(gone: EndNotice) -> String {
+    let id = gone.process.to_string();
+    let named = gone.pid.map_or(id, |pid| pid.to_string());
+    let did = match gone.exit {
+        Some(Exit::Code(code)) => &format!("exited with status {code}"),
+        Some(Exit::Signal(number)) => &format!("was killed by signal {number}"),
+        Some(Exit::Failed) => "could not be started",
+        Some(Exit::Lost) | None => "is gone",
+    };
+    ["its claim ended: process ", &named, " ", did].concat()
+}
+
 /// Returns the delay before the retry in milliseconds, if the message specifies it.
 fn retry_of(message: &Message) -> Option<u64> {
     match message {
@@ -47,6 +61,29 @@ fn retry_of(message: &Message) -> Option<u64> {
 }
 
 impl Model {
+    /// Ends the claims that are bound to a process that is gone.
+    pub(super) fn gone(&mut self, gone: EndNotice) -> Reply {
+        let ends = |job: &&mut Entry| {
+            let bound = job.view.bound;
+            bound.is_some_and(|it| it.process == gone.process && gone.ends(it.until))
+        };
+        let mut ended: Vec<_> = self.jobs.iter_mut().filter(ends).collect();
+        let is_late = ended.iter().any(|job| job.view.fencing);
+        let mut words = how_it_ended(gone);
+        if is_late {
+            words.push_str(" after a claim ran out");
+        }
+        for job in &mut ended {
+            if !job.view.cancelled {
+                job.view.error = Some(words.clone().into());
+            }
+            job.give_back();
+        }
+        let done = !ended.is_empty();
+        self.jobs.retain(|job| !job.is_gone);
+        if done { Reply::Done } else { Reply::Absent }
+    }
+
     /// Abandons a job or, if a process works on it, marks it to be abandoned when the process has ended.
     pub(super) fn cancel(&mut self, id: u64, why: Option<&ErrorText>, at: Timestamp) -> Reply {
         let date = self.date(at);

@@ -420,18 +420,6 @@ impl Model {
         }
     }
 
-    /// Ends the claims that are bound to a process that is gone.
-    fn gone(&mut self, gone: binding::EndNotice) -> Reply {
-        let ends = |job: &&mut Entry| {
-            let bound = job.view.bound;
-            bound.is_some_and(|it| it.process == gone.process && gone.ends(it.until))
-        };
-        let done = self.jobs.iter_mut().filter(ends);
-        let done = done.map(Entry::give_back).count() > 0;
-        self.jobs.retain(|job| !job.is_gone);
-        if done { Reply::Done } else { Reply::Absent }
-    }
-
     fn kick(&mut self, mut ids: Vec<u64>, most: u32) -> Reply {
         ids.truncate(most as usize);
         for id in &ids {
