@@ -257,11 +257,7 @@ fn read_output(path: &Path) -> io::Result<Output> {
     } else {
         Vec::new()
     };
-    Ok(Output {
-        bytes,
-        head: Bytes::new(head),
-        tail: Bytes::new(tail),
-    })
+    Ok(Output::new(bytes, &head, &tail))
 }
 
 fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
@@ -414,13 +410,13 @@ mod tests {
         std::fs::write(&path, &content).expect("it is written");
         let shown = output(&path);
         assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
-        assert_eq!(shown.head.as_bytes(), [b'a'; Output::SHOWN_BYTES]);
-        assert_eq!(shown.tail.as_bytes(), [b'z'; Output::SHOWN_BYTES]);
+        assert_eq!(shown.head(), [b'a'; Output::SHOWN_BYTES]);
+        assert_eq!(shown.tail(), [b'z'; Output::SHOWN_BYTES]);
         // If a file is slightly longer than both parts, no byte is shown twice.
         std::fs::write(&path, &content[1000 - 1..]).expect("it is written");
         let shown = output(&path);
         assert_eq!(
-            (shown.head.as_bytes().len(), shown.tail.as_bytes().len()),
+            (shown.head().len(), shown.tail().len()),
             (Output::SHOWN_BYTES, 1)
         );
     }

@@ -536,7 +536,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             empty: left.is_some_and(Survivors::is_empty),
             stdout: files::output(&dir.join(files::STDOUT)),
             stderr: files::output(&dir.join(files::STDERR)),
-            leak: self.leak(tree.id, &dir),
+            leak: self.leak(tree.id, &dir).map(Box::new),
             bound: self.groups.bound(tree),
             ..Remains::default()
         }
