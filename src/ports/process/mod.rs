@@ -6,6 +6,7 @@
 //! | `real.rs` `thread.rs` | the real world, and the thread that waits for its events |
 //! | `link.rs` | the connection to the keeper, and starting one |
 //! | `files.rs` `environment.rs` | what a launch needs, and what remains of it |
+//! | `pid_files.rs` | the PID files of running processes |
 //! | `output.rs` `rotation.rs` | rotation of long output files, and a thread that does this and reads the output of hooks |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
@@ -42,6 +43,7 @@ mod notices;
 mod observed;
 mod orphans;
 mod output;
+mod pid_files;
 mod real;
 mod reconcile;
 mod report;

@@ -22,6 +22,7 @@ use crate::ports::process::namespaces::EndedNamespaces;
 use crate::ports::process::notices::Notices;
 use crate::ports::process::observed::Observed;
 use crate::ports::process::output::{Bound, Outputs};
+use crate::ports::process::pid_files::PidFiles;
 use crate::ports::process::reporting::{self, Reporting};
 use crate::ports::process::tree::Groups;
 use crate::ports::process::usage::{self, Usage};
@@ -118,6 +119,7 @@ pub(super) struct Real<R> {
     ended: EndedNamespaces,
     pub(super) notices: Notices,
     outputs: Outputs,
+    pid_files: PidFiles,
     /// The earliest time for the next search for processes that have output open.
     searches_at: u64,
     report: R,
@@ -130,6 +132,7 @@ impl<R: FnMut(Message)> Real<R> {
         let ended = ended.unwrap_or_default();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let notices = Notices::open(place.data.as_deref(), &epoll);
+        let pid_files = PidFiles::open(place.data.as_deref());
         Ok(Self {
             place,
             clock: SystemClock::starting_at(Timestamp(0)),
@@ -148,6 +151,7 @@ impl<R: FnMut(Message)> Real<R> {
             ended,
             notices,
             outputs,
+            pid_files,
             searches_at: 0,
             report,
         })
@@ -315,25 +319,20 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Returns who still has the output of an ended process open. Whether anyone has is determined at once; finding out who takes a search,
-    /// which is rate-limited.
-    fn leak(&mut self, id: ProcessId, dir: &Path) -> Option<Leak> {
-        let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
-        if !paths.iter().any(|path| files::is_written(path)) {
-            return None;
-        }
+    /// Returns who still has the output of an ended process open. Finding that out takes a search, which is rate-limited.
+    fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Leak {
         let now = self.clock();
         let mut holders = Vec::new();
         if now >= self.searches_at {
             self.searches_at = now + SEARCHES_MS;
-            let found = proc::writers(&paths, Leak::HOLDERS_MAX).unwrap_or_default();
+            let found = proc::writers(paths, Leak::HOLDERS_MAX).unwrap_or_default();
             holders = found
                 .into_iter()
                 .map(|(pid, name)| Holder { pid, name })
                 .collect();
         }
         tracing::warn!(process = %id, ?holders, "its output is still open after its end");
-        Some(Leak { holders })
+        Leak { holders }
     }
 
     /// Returns the directory of a process that was launched.
@@ -516,7 +515,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         self.leaders.insert(id, pid);
         self.notices.start(id, self.clock());
         if let Some(dir) = self.run_dir(id, own)
-            && let Err(error) = files::write_pid(&dir, pid)
+            && let Err(error) = self.pid_files.write(&dir, pid)
         {
             tracing::warn!("{}: the PID file cannot be written: {error}", dir.display());
         }
@@ -531,12 +530,16 @@ impl<R: FnMut(Message)> World for Real<R> {
         };
         // Without a control group this would take a search through all processes.
         let left = tree.contained.then(|| self.survivors(tree));
+        let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
+        let [(stdout, holds_one), (stderr, holds_other)] =
+            paths.each_ref().map(|path| files::output(path));
+        let leak = (holds_one || holds_other).then(|| Box::new(self.leak(tree.id, &paths)));
         Remains {
             alive: left.map_or(0, |left| left.alive),
             empty: left.is_some_and(Survivors::is_empty),
-            stdout: files::output(&dir.join(files::STDOUT)),
-            stderr: files::output(&dir.join(files::STDERR)),
-            leak: self.leak(tree.id, &dir).map(Box::new),
+            stdout,
+            stderr,
+            leak,
             bound: self.groups.bound(tree),
             ..Remains::default()
         }
@@ -544,7 +547,7 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn unnote(&mut self, tree: &Tree, own: Option<&Bytes>) {
         if let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) {
-            files::remove_pid(&dir);
+            self.pid_files.remove(&dir);
         }
     }
 
