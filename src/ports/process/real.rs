@@ -119,6 +119,8 @@ pub(super) struct Real<R> {
     ended: EndedNamespaces,
     pub(super) notices: Notices,
     outputs: Outputs,
+    /// The limit on the output of the process whose launch is prepared.
+    to_bound: Option<(ProcessId, PathBuf, Bound)>,
     pid_files: PidFiles,
     /// The earliest time for the next search for processes that have output open.
     searches_at: u64,
@@ -151,6 +153,7 @@ impl<R: FnMut(Message)> Real<R> {
             ended,
             notices,
             outputs,
+            to_bound: None,
             pid_files,
             searches_at: 0,
             report,
@@ -461,6 +464,10 @@ impl<R: FnMut(Message)> World for Real<R> {
             tracing::warn!("failed to send a request to the keeper: {error}");
             link.end();
         }
+        // Only now, so that a launch does not wait until another thread has been woken.
+        if let Some((id, dir, bound)) = self.to_bound.take() {
+            self.outputs.bound(id, &dir, bound);
+        }
     }
 
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
@@ -472,9 +479,6 @@ impl<R: FnMut(Message)> World for Real<R> {
         let (user, of_user) = account.map_or((None, Vec::new()), |it| (Some(it.ids), it.env));
         own.extend(of_user);
         own.extend(self.place.reports(id, spec));
-        if spec.parcel.is_none() {
-            self.bound(id, &dir, (spec.output_bytes_max, spec.output_kept));
-        }
         let output = |name| files::bytes_of(&dir.join(name));
         let mut launch = Launch {
             argv: spec.argv.clone(),
@@ -489,6 +493,10 @@ impl<R: FnMut(Message)> World for Real<R> {
             user,
             limits: spec.limits.clone(),
         };
+        if spec.parcel.is_none() && spec.output_bytes_max > 0 {
+            let (bytes_max, kept) = (spec.output_bytes_max, spec.output_kept);
+            self.to_bound = Some((id, dir, Bound { bytes_max, kept }));
+        }
         let faults = self.place.faults.as_ref();
         if faults.is_some_and(|faults| faults.launched(id, spec, &mut launch)) {
             self.kill_keeper();
@@ -524,7 +532,6 @@ impl<R: FnMut(Message)> World for Real<R> {
     fn remains(&mut self, tree: &Tree, own: Option<&Bytes>) -> Remains {
         self.leaders.remove(&tree.id);
         self.notices.forget(tree.id);
-        self.outputs.release(tree.id);
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
@@ -546,6 +553,7 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn unnote(&mut self, tree: &Tree, own: Option<&Bytes>) {
+        self.outputs.release(tree.id);
         if let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) {
             self.pid_files.remove(&dir);
         }
