@@ -4,9 +4,8 @@ use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{Action, Launching, Message, Notice, Reach, Remains};
 use crate::actors::process::outcome::{Insertion, Outcome};
-use crate::actors::process::rare::RareFields;
 use crate::actors::process::record::{
-    Announced, Phase, Profile, Record, Sending, Sent, Stop, Stuck,
+    Announced, Phase, Profile, RareFields, Record, Sending, Sent, Stop, Stuck,
 };
 use crate::actors::process::spec::{Expectation, Ready};
 use crate::clock::Timestamp;

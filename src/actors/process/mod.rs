@@ -10,7 +10,7 @@
 //! | `message.rs` `output.rs` `outcome.rs` `insertion.rs` | messages and actions; the outcomes of messages |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration |
-//! | `record.rs` `rare.rs` `stored.rs` | one record; the fields that few have; its stored form |
+//! | `record.rs` `stored.rs` | one record; its stored form |
 //! | `state.rs` `index.rs` | all records, and how they change; their indexes |
 //! | `waiting.rs` | clients waiting for a condition of a record |
 //! | `pages.rs` `profiles.rs` | durable state as pages; sharing of equal profiles |
@@ -43,7 +43,6 @@ mod outcome;
 mod output;
 mod pages;
 mod profiles;
-mod rare;
 mod record;
 mod reply;
 mod rules;
@@ -66,8 +65,9 @@ pub use message::{
 pub use outcome::{Outcome, Refused, Turn};
 pub use output::Output;
 pub use pages::Page;
-pub use rare::{Rare, RareFields};
-pub use record::{Announced, Cause, Phase, Profile, Record, Sending, Sent, Stop, Stuck};
+pub use record::{
+    Announced, Cause, Phase, Profile, Rare, RareFields, Record, Sending, Sent, Stop, Stuck,
+};
 pub use reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 pub use rules::Rules;
 pub use secret::{MASK, has_secret, is_secret_name, masked};

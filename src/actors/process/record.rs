@@ -2,15 +2,15 @@
 
 use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;
-use crate::actors::process::message::{End, Remains};
+use crate::actors::process::message::{End, Failure, HookOutput, Remains};
 use crate::actors::process::output::Output;
-use crate::actors::process::rare::Rare;
 use crate::actors::process::spec::{Ready, Spec, Tags};
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
 use crate::lookup::kept::Plain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// The phase of a process. It never goes back.
@@ -106,12 +106,86 @@ pub struct Record {
     /// The actor that requested its launch, until it is certain that the actor knows of it: the actor may repeat the request, and without
     /// this record the process would be launched twice. Until then the actor is not notified of its end, either.
     pub awaited: Option<ActorId>,
-    /// What few records have.
+    /// What few records have. It takes memory only in those.
     pub rare: Rare,
     /// The immutable part, on its own page.
     pub profile: Arc<Profile>,
     /// The number of its children that are live or have live descendants. Volatile.
     pub(super) held: u32,
+}
+
+/// The fields of a [`Record`] that few records have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RareFields {
+    /// How it is being stopped, or was stopped.
+    pub stop: Option<Stop>,
+    /// Why it could not be started.
+    pub failure: Option<Failure>,
+    /// The error text that it reported when it ended.
+    pub error: Option<String>,
+    /// The processes that survived SIGKILL.
+    pub stuck: Option<Stuck>,
+    /// Signals on their way to it.
+    pub signals: Vec<Sending>,
+    /// The result of the most recent signal.
+    pub sent: Option<Sent>,
+    /// When it is stopped if it is not ready, in node time.
+    pub ready_by: Option<Timestamp>,
+    /// Its latest status text.
+    pub said: Option<String>,
+    /// For a hook, what was found in its output.
+    pub found: Option<Box<HookOutput>>,
+}
+
+/// The fields of a record that has none of them.
+static NONE: RareFields = RareFields {
+    stop: None,
+    failure: None,
+    error: None,
+    stuck: None,
+    signals: Vec::new(),
+    sent: None,
+    ready_by: None,
+    said: None,
+    found: None,
+};
+
+/// The rare fields of a record: allocated when one of them is written, until [`settle`](Rare::settle) finds none set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rare(Option<Box<RareFields>>);
+
+impl Rare {
+    /// Returns the fields if one of them may be set.
+    pub(super) fn get_mut(&mut self) -> Option<&mut RareFields> {
+        self.0.as_deref_mut()
+    }
+
+    /// Frees the memory if no field is set. Called after each change, so that equal records compare equal.
+    pub(super) fn settle(&mut self) {
+        if self.0.as_deref() == Some(&NONE) {
+            self.0 = None;
+        }
+    }
+}
+
+impl From<RareFields> for Rare {
+    fn from(fields: RareFields) -> Self {
+        Self((fields != NONE).then(|| Box::new(fields)))
+    }
+}
+
+impl Deref for Rare {
+    type Target = RareFields;
+
+    fn deref(&self) -> &RareFields {
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for Rare {
+    fn deref_mut(&mut self) -> &mut RareFields {
+        self.0.get_or_insert_default()
+    }
 }
 
 /// What a process announced about its readiness.

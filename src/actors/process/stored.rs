@@ -3,8 +3,9 @@
 use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;
 use crate::actors::process::message::{End, Failure, HookOutput, Remains};
-use crate::actors::process::rare::RareFields;
-use crate::actors::process::record::{Announced, Phase, Record, Sending, Sent, Stop, Stuck};
+use crate::actors::process::record::{
+    Announced, Phase, RareFields, Record, Sending, Sent, Stop, Stuck,
+};
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -149,8 +150,7 @@ mod tests {
     use crate::actors::binding::Until;
     use crate::actors::process::message::{Failure, HookOutput, Remains, Step};
     use crate::actors::process::output::Output;
-    use crate::actors::process::rare::RareFields;
-    use crate::actors::process::record::{Cause, Record, Sending, Sent, Stop, Stuck};
+    use crate::actors::process::record::{Cause, RareFields, Record, Sending, Sent, Stop, Stuck};
     use crate::bytes::Bytes;
     use crate::clock::Timestamp;
     use crate::decode;
@@ -228,8 +228,8 @@ mod tests {
     fn a_record_is_stored_field_by_field_in_this_order() {
         let shown = serde_json::to_value(rare()).expect("it is written");
         let names: Vec<&String> = shown.as_object().expect("an object").keys().collect();
-        let order = "id made parent root depth number launched phase identity contained queued started ended expires stop end empty failure \
-             error remains stuck signals sent watchers announced ready_by said found awaited";
+        let order = "id made parent root depth number launched phase identity contained queued started ended \
+             expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited";
         assert_eq!(names, order.split_whitespace().collect::<Vec<_>>());
         let stdout = shown.pointer("/remains/stdout").expect("there is some");
         let wanted = serde_json::json!({ "bytes": 500, "head": "the head", "tail": "the tail" });
