@@ -30,10 +30,19 @@ impl fmt::Debug for Bytes {
 
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Slice(&self.0).serialize(serializer)
+    }
+}
+
+/// Borrowed bytes, serialized like [`Bytes`].
+pub(crate) struct Slice<'a>(pub(crate) &'a [u8]);
+
+impl Serialize for Slice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.serialize_str(&text::escaped(&self.0))
+            serializer.serialize_str(&text::escaped(self.0))
         } else {
-            serializer.serialize_bytes(&self.0)
+            serializer.serialize_bytes(self.0)
         }
     }
 }

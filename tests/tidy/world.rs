@@ -69,6 +69,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/ports/process/account.rs",
             "src/ports/process/files.rs",
             "src/ports/process/namespaces.rs",
+            "src/ports/process/pid_files.rs",
             "src/protocols/file.rs",
             "src/protocols/http/socket.rs",
             "tools/",

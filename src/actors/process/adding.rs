@@ -55,7 +55,7 @@ impl ProcessMachine {
         let named = parentage.named.and_then(|id| self.state.find(id));
         let lives = named.is_some_and(|(_, record)| record.end.is_none() && record.is_live());
         let is_fenced = |record: &Record| {
-            let stop = record.stop.filter(|_| record.is_live());
+            let stop = record.rare.stop.filter(|_| record.is_live());
             stop.is_some_and(|stop| stop.cause == Cause::Fence)
         };
         let mut above = self.state.above(parentage.named);
@@ -147,7 +147,7 @@ impl ProcessMachine {
     fn inherited(&self, moment: &Moment, parent: Option<&Record>) -> Result<Option<Stop>, Refused> {
         let above = self.state.above(parent.map(|it| it.id));
         let live = above.filter(|(_, it)| it.is_live());
-        let stops = live.filter_map(|(_, it)| it.stop.filter(|stop| stop.tree));
+        let stops = live.filter_map(|(_, it)| it.rare.stop.filter(|stop| stop.tree));
         let mut nearest = None;
         for stop in stops {
             if stop.killed {

@@ -2,10 +2,10 @@
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{Action, Launching, Message, Notice, Reach};
+use crate::actors::process::message::{Action, Launching, Message, Notice, Reach, Remains};
 use crate::actors::process::outcome::{Insertion, Outcome};
 use crate::actors::process::record::{
-    Announced, Phase, Profile, Record, Sending, Sent, Stop, Stuck,
+    Announced, Phase, Profile, RareFields, Record, Sending, Sent, Stop, Stuck,
 };
 use crate::actors::process::spec::{Expectation, Ready};
 use crate::clock::Timestamp;
@@ -56,7 +56,7 @@ impl ProcessMachine {
                     group: *group,
                 };
                 self.state
-                    .change(entry.seq, *slot, |it| it.signals.push(sending));
+                    .change(entry.seq, *slot, |it| it.rare.signals.push(sending));
                 self.state_signal(*slot, sending, effects);
             }
             (Outcome::Watched { slot }, Message::Watch(watch)) => {
@@ -102,7 +102,7 @@ impl ProcessMachine {
             (Outcome::Failed { slot, at }, Message::Failed { failure, .. }) => {
                 self.counted.failures += 1;
                 self.state.change(entry.seq, *slot, |it| {
-                    it.failure = Some(failure.clone());
+                    it.rare.failure = Some(failure.clone());
                     it.ended = Some(*at);
                 });
                 self.leave(entry.seq, (*slot, false), effects);
@@ -111,7 +111,7 @@ impl ProcessMachine {
                 self.state.change(entry.seq, *slot, |it| {
                     it.empty = true;
                     if let Some(left) = &mut it.remains {
-                        left.alive = 0;
+                        Arc::make_mut(left).alive = 0;
                     }
                 });
                 if self.record(*slot).end.is_some() {
@@ -127,7 +127,8 @@ impl ProcessMachine {
                 },
             ) => {
                 let stuck = Stuck::new(*unkillable, *unknown);
-                self.state.change(entry.seq, *slot, |it| it.stuck = stuck);
+                self.state
+                    .change(entry.seq, *slot, |it| it.rare.stuck = stuck);
             }
             (Outcome::Noticed { slot }, Message::Notice { notice, .. }) => {
                 self.state.change(entry.seq, *slot, |it| note(it, notice));
@@ -162,10 +163,12 @@ impl ProcessMachine {
             depth: insertion.depth,
             number: insertion.number,
             queued: insertion.at,
-            stop: insertion.stop,
             profile: Arc::new(profile),
             ..Record::default()
         };
+        if insertion.stop.is_some() {
+            record.rare.stop = insertion.stop;
+        }
         make(&mut record);
         self.state.insert(entry, insertion.slot, record);
     }
@@ -191,7 +194,7 @@ impl ProcessMachine {
 
     fn commit_stop(&mut self, entry: Seq, (slot, stop): (Slot, Stop), effects: &mut Effects<Self>) {
         self.state.change(entry, slot, |it| {
-            it.stop = Some(stop);
+            it.rare.stop = Some(stop);
             if it.phase == Phase::Running {
                 it.phase = Phase::Stopping;
             }
@@ -227,9 +230,14 @@ impl ProcessMachine {
             let ready_ms = u64::from(it.profile.spec.ready_timeout_ms);
             let is_awaited = it.profile.spec.ready != Ready::Running;
             let is_awaited = is_awaited && it.announced == Announced::Nothing;
-            it.ready_by = (is_awaited && ready_ms > 0).then(|| since.plus_ms(ready_ms));
+            if is_awaited && ready_ms > 0 {
+                it.rare.ready_by = Some(since.plus_ms(ready_ms));
+            }
             it.phase = Phase::Running;
-            if let Some(stop) = &mut it.stop {
+            if let Some(RareFields {
+                stop: Some(stop), ..
+            }) = it.rare.get_mut()
+            {
                 // The grace period of an inherited stop ends with that of the tree.
                 if stop.asked != it.made {
                     stop.since = entry.at;
@@ -238,7 +246,7 @@ impl ProcessMachine {
                 it.phase = Phase::Stopping;
             }
         });
-        if self.record(slot).stop.is_some() {
+        if self.record(slot).rare.stop.is_some() {
             self.state_stop(slot, effects);
         }
         self.wake(self.record(slot).id, effects);
@@ -261,20 +269,25 @@ impl ProcessMachine {
         };
         self.state.change(entry, *slot, |it| {
             (it.end, it.ended) = (Some(*end), Some(*at));
-            it.signals.clear();
+            if let Some(rare) = it.rare.get_mut() {
+                rare.signals.clear();
+            }
             if *tree {
                 it.phase = Phase::Stopping;
             }
             if let Message::Finish { error, .. } = message {
-                it.error.clone_from(error);
+                it.rare.error.clone_from(error);
             }
             if let Message::Ended { left, .. } = message {
-                it.remains = Some(left.clone());
+                it.remains = Some(Arc::new(Remains::clone(left)));
             }
         });
         if *tree {
             let record = self.record(*slot);
-            let killed = record.stop.is_some_and(|stop| stop.killed && stop.tree);
+            let killed = record
+                .rare
+                .stop
+                .is_some_and(|stop| stop.killed && stop.tree);
             // If the tree is being killed, `Empty` is reported anyway.
             if !killed {
                 let (id, identity) = known(record);
@@ -291,8 +304,10 @@ impl ProcessMachine {
         }
         self.state.change(entry, slot, |it| {
             it.phase = Phase::Exited;
-            it.stuck = None;
-            it.signals.clear();
+            if let Some(rare) = it.rare.get_mut() {
+                rare.stuck = None;
+                rare.signals.clear();
+            }
         });
         let record = self.record(slot);
         let id = record.id;
@@ -318,11 +333,11 @@ impl ProcessMachine {
         effects: &mut Effects<Self>,
     ) {
         self.state.change(entry, slot, |it| {
-            let before = it.signals.len();
-            it.signals.retain(|sending| sending.asked != asked);
-            if it.signals.len() < before {
-                it.sent = Some(Sent { asked, errno });
-            } else if let Some(stop) = &mut it.stop {
+            let before = it.rare.signals.len();
+            it.rare.signals.retain(|sending| sending.asked != asked);
+            if it.rare.signals.len() < before {
+                it.rare.sent = Some(Sent { asked, errno });
+            } else if let Some(stop) = &mut it.rare.stop {
                 stop.errno = errno;
             }
         });
@@ -332,9 +347,10 @@ impl ProcessMachine {
     fn change_stop(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Stop)) {
         self.state.change(entry, slot, |it| {
             make(
-                it.stop
+                it.rare
+                    .stop
                     .as_mut()
-                    .expect("a process that is being stopped has a stop"),
+                    .expect("a process being stopped has a stop"),
             );
         });
     }
@@ -356,7 +372,7 @@ impl ProcessMachine {
                 continue;
             };
             self.state_attempt(slot, effects);
-            for sending in &record.signals {
+            for sending in &record.rare.signals {
                 self.state_signal(slot, *sending, effects);
             }
             if record.phase == Phase::Stopping {
@@ -415,7 +431,7 @@ impl ProcessMachine {
         }
         let (id, identity) = known(record);
         // The process ended by itself, and the end of its tree is awaited.
-        let Some(stop) = record.stop else {
+        let Some(stop) = record.rare.stop else {
             return act(effects, slot, record.made, Action::Await { id, identity });
         };
         let (tree, signal) = (stop.tree, stop.signal);
@@ -461,9 +477,9 @@ impl ProcessMachine {
 /// Stores a notice from a process.
 fn note(record: &mut Record, notice: &Notice) {
     match notice {
-        Notice::Ready => (record.announced, record.ready_by) = (Announced::Ready, None),
-        Notice::Leaving => (record.announced, record.ready_by) = (Announced::Leaving, None),
-        Notice::Words(words) => record.said = Some(words.clone()),
+        Notice::Ready => (record.announced, record.rare.ready_by) = (Announced::Ready, None),
+        Notice::Leaving => (record.announced, record.rare.ready_by) = (Announced::Leaving, None),
+        Notice::Words(words) => record.rare.said = Some(words.clone()),
         Notice::Silent => unreachable!("a silent process is stopped instead"),
     }
 }

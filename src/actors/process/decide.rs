@@ -108,7 +108,7 @@ impl ProcessMachine {
     /// in the kernel, they are children of the keeper, so a signal to the process's own tree does not reach them.
     fn stopping(&self, (slot, record): (Slot, &Record), asked: Stop) -> Outcome {
         let stop = |(slot, record): (Slot, &Record)| {
-            let stop = match record.stop {
+            let stop = match record.rare.stop {
                 None => Some(asked),
                 Some(before) => merged(before, asked, self.state.head.epoch),
             };
@@ -126,7 +126,7 @@ impl ProcessMachine {
                     errno: None,
                     ..before
                 };
-                let own = own.or_else(|| Some((slot, restated(record.stop?))));
+                let own = own.or_else(|| Some((slot, restated(record.rare.stop?))));
                 let stops = own.into_iter().chain(below).collect();
                 return Outcome::StoppingTree { stops };
             }
@@ -157,7 +157,7 @@ impl ProcessMachine {
             let spec = &record.profile.spec;
             let signal = (Cause::Fence, spec.first_signal());
             let asked = Stop::new(moment, signal, (spec.grace_ms, true));
-            let stop = match record.stop {
+            let stop = match record.rare.stop {
                 None => Some(asked),
                 Some(before) if before.cause == Cause::Fence => None,
                 Some(before) => Some(Stop {
@@ -186,7 +186,7 @@ impl ProcessMachine {
         if record.end.is_some() {
             return Err(Refused::Ended);
         }
-        if record.signals.len() >= Record::SIGNALS_MAX {
+        if record.rare.signals.len() >= Record::SIGNALS_MAX {
             return Err(Refused::Busy);
         }
         Ok(Outcome::Signalling { slot })
@@ -245,7 +245,7 @@ impl ProcessMachine {
                 ..
             } => {
                 let stuck = Stuck::new(*unkillable, *unknown);
-                if record.phase == Phase::Stopping && record.stuck != stuck {
+                if record.phase == Phase::Stopping && record.rare.stuck != stuck {
                     Outcome::Stuck { slot }
                 } else {
                     Outcome::Unchanged
@@ -274,13 +274,14 @@ impl ProcessMachine {
     /// Returns whether the tree of this process is to be stopped or watched but its start has not been reported. Without that report, the
     /// tree cannot be identified. The port will repeat both reports, in order.
     fn misses_start(&self, record: &Record) -> bool {
-        let is_stopped = record.stop.is_some_and(|stop| stop.tree);
+        let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
         record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
     }
 
     /// Returns whether the record waits for the rest of the tree after the process has ended. After a reboot, nothing is left to wait for.
     fn awaits_tree(&self, record: &Record, end: End) -> bool {
-        let stopped = record.phase == Phase::Stopping && record.stop.is_some_and(|stop| stop.tree);
+        let stopped =
+            record.phase == Phase::Stopping && record.rare.stop.is_some_and(|stop| stop.tree);
         let watched = record.launched && self.state.is_tree_watched(record);
         (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
     }
@@ -298,7 +299,7 @@ impl ProcessMachine {
             Notice::Ready => record.announced != Announced::Ready,
             Notice::Leaving => record.announced != Announced::Leaving,
             Notice::Words(words) => {
-                words.len() <= Notice::WORDS_BYTES_MAX && record.said.as_ref() != Some(words)
+                words.len() <= Notice::WORDS_BYTES_MAX && record.rare.said.as_ref() != Some(words)
             }
             Notice::Silent if record.phase == Phase::Running => {
                 let grace = (record.profile.spec.grace_ms, true);
@@ -399,15 +400,15 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
 
 /// Returns whether a report that the tree is empty is new, and the end of the tree is awaited.
 fn is_emptied(record: &Record) -> bool {
-    let is_stopped = record.stop.is_some_and(|stop| stop.tree);
+    let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
     let is_asked = is_stopped || record.end.is_some();
     is_asked && record.phase == Phase::Stopping && !record.empty
 }
 
 /// Decides the outcome of a report that a signal was sent or failed.
 fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) -> Outcome {
-    let is_on_its_way = record.signals.iter().any(|it| it.asked == asked);
-    let stop = record.stop.filter(|stop| stop.asked == asked);
+    let is_on_its_way = record.rare.signals.iter().any(|it| it.asked == asked);
+    let stop = record.rare.stop.filter(|stop| stop.asked == asked);
     let says_more = stop.is_some_and(|stop| stop.errno != errno);
     if is_on_its_way || says_more {
         Outcome::Signalled { slot }

@@ -155,7 +155,7 @@ impl ProcessMachine {
 
     fn publish_kill(&self, slot: Slot, publish: Publish<'_>) {
         self.of("stopping", slot, publish, |it, record| {
-            let killed = record.stop.map(|stop| Stop {
+            let killed = record.rare.stop.map(|stop| Stop {
                 killed: true,
                 ..stop
             });

@@ -40,7 +40,7 @@ impl Record {
     /// Returns whether its output is still to be read for records.
     pub(super) fn is_to_be_read(&self) -> bool {
         let has_run = self.phase == Phase::Exited && self.end.is_some() && self.launched;
-        has_run && self.profile.spec.is_hook && self.found.is_none()
+        has_run && self.profile.spec.is_hook && self.rare.found.is_none()
     }
 }
 
@@ -126,7 +126,7 @@ impl ProcessMachine {
 
     pub(super) fn commit_found(&mut self, entry: Stamp, slot: Slot, found: &HookOutput) {
         self.state.change(entry.seq, slot, |it| {
-            it.found = Some(Box::new(found.clone()));
+            it.rare.found = Some(Box::new(found.clone()));
         });
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Index {
     identities: BTreeSet<(Mark, Slot)>,
     /// Records by parent, even if the parent's record was removed.
     pub(super) children: BTreeSet<(ProcessId, ProcessId)>,
-    /// Records by root, even if the root's record was removed.
+    /// Records by root, even if the root's record was removed. Roots are not among them: most records are roots, with nothing below.
     pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
     /// The numbers in use for each type.
     numbers: BTreeMap<String, BTreeSet<u64>>,
@@ -88,9 +88,9 @@ impl Index {
     /// Adds a new record.
     pub(super) fn add(&mut self, slot: Slot, record: &Record) {
         self.ids.insert(record.id, slot);
-        self.trees.insert((record.root, record.id));
         if let Some(parent) = record.parent {
             self.children.insert((parent, record.id));
+            self.trees.insert((record.root, record.id));
         }
         let kind = &record.profile.tags.kind;
         let numbers = self.numbers.entry(kind.clone()).or_default();
@@ -102,9 +102,9 @@ impl Index {
     pub(super) fn remove(&mut self, slot: Slot, record: &Record) {
         self.leave(slot, record);
         self.ids.remove(&record.id);
-        self.trees.remove(&(record.root, record.id));
         if let Some(parent) = record.parent {
             self.children.remove(&(parent, record.id));
+            self.trees.remove(&(record.root, record.id));
         }
         let kind = &record.profile.tags.kind;
         if let Some(numbers) = self.numbers.get_mut(kind) {
@@ -142,7 +142,7 @@ impl Index {
         let has_ended = !record.is_live();
         let lost = has_ended && matches!(record.end, Some(End::Lost(_)));
         count(&mut totals.lost, lost.into());
-        count(&mut totals.failed, record.failure.is_some().into());
-        count(&mut totals.stuck, record.stuck.is_some().into());
+        count(&mut totals.failed, record.rare.failure.is_some().into());
+        count(&mut totals.stuck, record.rare.stuck.is_some().into());
     }
 }

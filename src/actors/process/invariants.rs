@@ -87,31 +87,31 @@ fn assert_record(record: &Record) {
     match record.phase {
         Phase::Queued => assert!(record.identity.is_none() && !has_ended && record.launched),
         Phase::Running => {
-            assert!(record.identity.is_some() && !has_ended && record.stop.is_none());
+            assert!(record.identity.is_some() && !has_ended && record.rare.stop.is_none());
         }
         Phase::Stopping => {
             assert!(
-                record.stop.is_some() || has_ended,
+                record.rare.stop.is_some() || has_ended,
                 "the process is being stopped, or its tree is awaited"
             );
             assert!(record.identity.is_some() && (!has_ended || !record.empty));
-            let stop = record.stop.filter(|stop| stop.killed);
+            let stop = record.rare.stop.filter(|stop| stop.killed);
             assert!(stop.is_none_or(|stop| stop.asked.0 > 0));
         }
         Phase::Exited => {
             assert_ne!(
                 has_ended,
-                record.failure.is_some(),
+                record.rare.failure.is_some(),
                 "it either ended or failed to start"
             );
-            assert!(record.signals.is_empty() && record.stuck.is_none());
+            assert!(record.rare.signals.is_empty() && record.rare.stuck.is_none());
         }
     }
     assert_eq!(
         record.ended.is_some(),
-        has_ended || record.failure.is_some()
+        has_ended || record.rare.failure.is_some()
     );
-    assert!(record.failure.is_none() || record.phase == Phase::Exited);
-    assert!(record.signals.len() <= Record::SIGNALS_MAX);
+    assert!(record.rare.failure.is_none() || record.phase == Phase::Exited);
+    assert!(record.rare.signals.len() <= Record::SIGNALS_MAX);
     assert!(record.expires.is_none() || record.launched && record.started.is_some());
 }

@@ -67,10 +67,12 @@ impl ProcessMachine {
             Watch::Leader(_) => record.is_gone(Until::Process),
             Watch::Services(_) => return None,
             Watch::Signal(_, asked) => {
-                if record.signals.iter().any(|it| it.asked == *asked) {
+                if record.rare.signals.iter().any(|it| it.asked == *asked) {
                     return None;
                 }
-                return Some(Reply::Sent(record.sent.filter(|it| it.asked == *asked)));
+                return Some(Reply::Sent(
+                    record.rare.sent.filter(|it| it.asked == *asked),
+                ));
             }
         };
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
@@ -122,16 +124,16 @@ impl ProcessMachine {
             queued: record.queued,
             started: record.started,
             ended: record.ended,
-            stop: record.stop,
+            stop: record.rare.stop,
             end: record.end,
-            failure: record.failure.clone(),
-            error: record.error.clone(),
+            failure: record.rare.failure.clone(),
+            error: record.rare.error.clone(),
             remains: record.remains.clone(),
-            stuck: record.stuck,
-            sent: record.sent,
+            stuck: record.rare.stuck,
+            sent: record.rare.sent,
             announced: record.announced,
-            said: record.said.clone(),
-            found: record.found.clone(),
+            said: record.rare.said.clone(),
+            found: record.rare.found.clone(),
             live_children: record.held,
         }
     }
@@ -279,7 +281,8 @@ impl ProcessMachine {
             return in_set(&index.children, parent, cursor);
         }
         if let Some(root) = selection.root {
-            return in_set(&index.trees, root, cursor);
+            let below = in_set(&index.trees, root, cursor);
+            return with(root, below, cursor);
         }
         let (after, newest_first) = cursor;
         let range = between(after, newest_first);
@@ -398,6 +401,19 @@ fn in_set(
     };
     let range = (first(from, ProcessId(0)), first(to, ProcessId(u128::MAX)));
     in_order(set.range(range).map(|(_, id)| *id), newest_first)
+}
+
+/// Inserts an id in its position, unless it precedes the cursor.
+fn with(id: ProcessId, ids: Ids<'_>, (after, newest_first): (Option<ProcessId>, bool)) -> Ids<'_> {
+    let is_next = move |id: ProcessId, other: ProcessId| {
+        if newest_first { other < id } else { id < other }
+    };
+    let mut inserted = Some(id).filter(|id| after.is_none_or(|after| is_next(after, *id)));
+    let mut ids = ids.peekable();
+    Box::new(std::iter::from_fn(move || match inserted {
+        Some(id) if ids.peek().is_none_or(|next| is_next(id, *next)) => inserted.take(),
+        Some(_) | None => ids.next(),
+    }))
 }
 
 /// Returns the bounds of the ids that follow the cursor.

@@ -3,6 +3,7 @@
 
 use crate::actors::binding;
 use crate::actors::process::identity::Identity;
+use crate::actors::process::output::Output;
 use crate::actors::process::spec::{Expectation, Flaw, Parentage, Spec, Tags};
 use crate::bytes::Bytes;
 use crate::clock::Date;
@@ -459,7 +460,7 @@ pub struct Remains {
     /// Its peak memory in bytes.
     pub memory_max: u64,
     /// The processes that still have its output open and may write to it, if there are any.
-    pub leak: Option<Leak>,
+    pub leak: Option<Box<Leak>>,
     /// Whether its tree was proved to be empty.
     pub empty: bool,
     /// The memory limit of its tree as a whole; `None` if each process was limited separately, or not at all.
@@ -496,24 +497,6 @@ pub struct Holder {
     pub pid: u32,
     /// The name of its program.
     pub name: String,
-}
-
-/// The output that a process wrote to a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Output {
-    /// The number of bytes written.
-    pub bytes: u64,
-    /// The first bytes, at most [`Output::SHOWN_BYTES`].
-    pub head: Bytes,
-    /// The last bytes, if there are more.
-    pub tail: Bytes,
-}
-
-impl Output {
-    /// The number of bytes of the beginning, and of the end, that a record keeps. Together with its reference counts, each piece fits
-    /// an allocator's size class.
-    pub const SHOWN_BYTES: usize = 112;
 }
 
 /// An action that the port is to perform.

@@ -7,10 +7,11 @@
 //! |---|---|
 //! | `identity.rs` | identities of processes, which a reused PID does not share |
 //! | `spec.rs` `secret.rs` | what to run, and how; recognition of secrets |
-//! | `message.rs` `outcome.rs` `insertion.rs` | messages and actions; the outcomes of messages |
+//! | `message.rs` `output.rs` `outcome.rs` `insertion.rs` | messages and actions; the outcomes of messages |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration |
-//! | `record.rs` `state.rs` `index.rs` | one record; all records, and how they change; their indexes |
+//! | `record.rs` `stored.rs` | one record; its stored form |
+//! | `state.rs` `index.rs` | all records, and how they change; their indexes |
 //! | `waiting.rs` | clients waiting for a condition of a record |
 //! | `pages.rs` `profiles.rs` | durable state as pages; sharing of equal profiles |
 //! | `machine.rs` | the host's interface, and deadlines |
@@ -39,6 +40,7 @@ mod message;
 #[cfg(test)]
 mod model;
 mod outcome;
+mod output;
 mod pages;
 mod profiles;
 mod record;
@@ -48,6 +50,7 @@ mod secret;
 mod service;
 mod spec;
 mod state;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -57,11 +60,14 @@ pub use insertion::Insertion;
 pub use machine::ProcessMachine;
 pub use message::{
     Action, Bound, Child, End, Failure, Holder, HookOutput, LAUNCHES, LaunchAs, Launching, Leak,
-    Lost, Message, Notice, Output, Reach, Registering, Remains, Step, Warning,
+    Lost, Message, Notice, Reach, Registering, Remains, Step, Warning,
 };
 pub use outcome::{Outcome, Refused, Turn};
+pub use output::Output;
 pub use pages::Page;
-pub use record::{Announced, Cause, Phase, Profile, Record, Sending, Sent, Stop, Stuck};
+pub use record::{
+    Announced, Cause, Phase, Profile, Rare, RareFields, Record, Sending, Sent, Stop, Stuck,
+};
 pub use reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 pub use rules::Rules;
 pub use secret::{MASK, has_secret, is_secret_name, masked};

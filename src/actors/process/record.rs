@@ -2,13 +2,15 @@
 
 use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;
-use crate::actors::process::message::{End, Failure, HookOutput, Output, Remains};
+use crate::actors::process::message::{End, Failure, HookOutput, Remains};
+use crate::actors::process::output::Output;
 use crate::actors::process::spec::{Ready, Spec, Tags};
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
 use crate::lookup::kept::Plain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// The phase of a process. A process never returns to an earlier phase.
@@ -59,8 +61,8 @@ impl Profile {
     }
 }
 
-/// The record of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The record of a process. `stored.rs` has its stored form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Its id.
     pub id: ProcessId,
@@ -91,49 +93,99 @@ pub struct Record {
     /// When its timeout expires, in node time. A start of the server does not postpone this, since the process kept running. Unlike a date,
     /// it is not affected by steps of the wall clock.
     pub expires: Option<Timestamp>,
-    /// How it is being stopped, or was stopped.
-    pub stop: Option<Stop>,
     /// How it ended.
     pub end: Option<End>,
     /// Whether nothing of its tree is alive although the end of the process itself has not been reported.
     pub empty: bool,
+    /// What was recorded about it when it ended: its output, usage and surviving processes.
+    pub remains: Option<Arc<Remains>>,
+    /// The actors to notify when it is gone, and for each whether that means the process itself or its tree.
+    pub watchers: BTreeSet<(ActorId, Until)>,
+    /// What it announced about its readiness.
+    pub announced: Announced,
+    /// The actor that requested its launch, until that actor is certain to know of it. The actor may repeat the request, and without this
+    /// record the process would be launched twice. Until then the actor is not notified of the end, either.
+    pub awaited: Option<ActorId>,
+    /// The rare fields. They take memory only in records that have some.
+    pub rare: Rare,
+    /// The immutable part, on its own page.
+    pub profile: Arc<Profile>,
+    /// The number of its children that are live or have live descendants. Volatile.
+    pub(super) held: u32,
+}
+
+/// The fields of a [`Record`] that few records have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RareFields {
+    /// How it is being stopped, or was stopped.
+    pub stop: Option<Stop>,
     /// Why it could not be started.
     pub failure: Option<Failure>,
     /// The error text that it reported when it ended.
     pub error: Option<String>,
-    /// What was recorded about it when it ended: its output, usage and surviving processes.
-    pub remains: Option<Box<Remains>>,
     /// The processes that survived SIGKILL.
     pub stuck: Option<Stuck>,
     /// The pending signals to it.
     pub signals: Vec<Sending>,
     /// The result of the most recent signal.
     pub sent: Option<Sent>,
-    /// The actors to notify when it is gone, and for each whether that means the process itself or its tree.
-    #[serde(default)]
-    pub watchers: BTreeSet<(ActorId, Until)>,
-    /// What it announced about its readiness.
-    #[serde(default)]
-    pub announced: Announced,
-    /// When it is stopped if it is not ready by then, in node time like `expires`.
-    #[serde(default)]
+    /// When it is stopped if it is not ready, in node time.
     pub ready_by: Option<Timestamp>,
     /// Its latest status text.
-    #[serde(default)]
     pub said: Option<String>,
     /// For a hook, what was found in its output.
-    #[serde(default)]
     pub found: Option<Box<HookOutput>>,
-    /// The actor that requested its launch, until that actor is certain to know of it. The actor may repeat the request, and without this
-    /// record the process would be launched twice. Until then the actor is not notified of the end, either.
-    #[serde(default)]
-    pub awaited: Option<ActorId>,
-    /// The immutable part, on its own page.
-    #[serde(skip)]
-    pub profile: Arc<Profile>,
-    /// The number of its children that are live or have live descendants. Volatile.
-    #[serde(skip)]
-    pub(super) held: u32,
+}
+
+/// The rare fields of a record that has none.
+static NONE: RareFields = RareFields {
+    stop: None,
+    failure: None,
+    error: None,
+    stuck: None,
+    signals: Vec::new(),
+    sent: None,
+    ready_by: None,
+    said: None,
+    found: None,
+};
+
+/// The rare fields of a record: allocated when one of them is written, until [`settle`](Rare::settle) finds none set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rare(Option<Box<RareFields>>);
+
+impl Rare {
+    /// Returns the fields if one of them may be set.
+    pub(super) fn get_mut(&mut self) -> Option<&mut RareFields> {
+        self.0.as_deref_mut()
+    }
+
+    /// Frees the memory if no field is set. Called after each change, so that equal records compare equal.
+    pub(super) fn settle(&mut self) {
+        if self.0.as_deref() == Some(&NONE) {
+            self.0 = None;
+        }
+    }
+}
+
+impl From<RareFields> for Rare {
+    fn from(fields: RareFields) -> Self {
+        Self((fields != NONE).then(|| Box::new(fields)))
+    }
+}
+
+impl Deref for Rare {
+    type Target = RareFields;
+
+    fn deref(&self) -> &RareFields {
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for Rare {
+    fn deref_mut(&mut self) -> &mut RareFields {
+        self.0.get_or_insert_default()
+    }
 }
 
 /// What a process announced about its readiness.
@@ -249,7 +301,10 @@ impl Record {
 
     /// Returns its next deadline while it is running.
     fn expiry(&self) -> Option<Timestamp> {
-        [self.expires, self.ready_by].into_iter().flatten().min()
+        [self.expires, self.rare.ready_by]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Returns when it ended; the default date if it has not.
@@ -259,14 +314,14 @@ impl Record {
 
     /// Returns its size in bytes, for the limit on all records.
     pub(super) fn bytes(&self) -> u64 {
-        let output = |output: &Output| output.head.as_bytes().len() + output.tail.as_bytes().len();
+        let output = |output: &Output| output.head().len() + output.tail().len();
         let remains = self.remains.as_ref();
         let remains = remains.map_or(0, |it| output(&it.stdout) + output(&it.stderr));
-        let about = self.failure.as_ref().and_then(|it| it.about.as_ref());
-        let texts = [self.error.as_ref(), about, self.said.as_ref()];
+        let about = self.rare.failure.as_ref().and_then(|it| it.about.as_ref());
+        let texts = [self.rare.error.as_ref(), about, self.rare.said.as_ref()];
         let texts = texts.into_iter().flatten();
         let texts: usize = texts.map(String::len).sum();
-        let texts = texts + self.found.as_ref().map_or(0, |it| it.bytes());
+        let texts = texts + self.rare.found.as_ref().map_or(0, |it| it.bytes());
         self.profile.bytes() + (remains + texts) as u64
     }
 
@@ -292,7 +347,7 @@ impl Record {
 
     /// Returns whether it is, or was, stopped with its tree.
     pub(super) fn is_stopped_with_tree(&self) -> bool {
-        self.stop.is_some_and(|stop| stop.tree)
+        self.rare.stop.is_some_and(|stop| stop.tree)
     }
 
     /// Returns whether it may be removed.
@@ -312,7 +367,7 @@ impl Plain for Record {
 
     /// Returns the next deadline of a process. Its removal is scheduled by an index, since that depends on whether a descendant is live.
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
-        match (self.phase, self.stop) {
+        match (self.phase, self.rare.stop) {
             // If the process has ended, the stop applies to its tree, or to nothing.
             (Phase::Stopping, Some(stop)) if !stop.killed && (stop.tree || self.end.is_none()) => {
                 let since = stop.since.max(epoch);

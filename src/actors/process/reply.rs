@@ -10,6 +10,7 @@ use crate::ids::{ActorId, ProcessId, Seq};
 use crate::spine::machine::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,7 +250,7 @@ pub struct RecordView {
     /// The error text that it reported when it ended.
     pub error: Option<String>,
     /// What was recorded about it when it ended: its output, usage and surviving processes.
-    pub remains: Option<Box<Remains>>,
+    pub remains: Option<Arc<Remains>>,
     /// The processes that survived SIGKILL.
     pub stuck: Option<Stuck>,
     /// The result of the most recent signal.

@@ -101,6 +101,7 @@ impl State {
     /// Inserts a new record into a free slot.
     pub(super) fn insert(&mut self, entry: Seq, slot: Slot, mut record: Record) {
         record.profile = self.newest.shared(record.profile);
+        record.rare.settle();
         self.touch_profile(entry, slot);
         self.profiles.add(&profile_bytes(slot, &record.profile));
         self.index.add(slot, &record);
@@ -118,7 +119,10 @@ impl State {
         let (stayed, parent) = (record.stays(), record.parent);
         let was_gone = record.is_gone(Until::Process);
         self.index.leave(slot, record);
-        self.records.change(self.pages.by(entry), slot, make);
+        self.records.change(self.pages.by(entry), slot, |it| {
+            make(it);
+            it.rare.settle();
+        });
         let record = &self.records[slot];
         self.index.enter(slot, record);
         let stays = record.stays();

@@ -1,4 +1,4 @@
-//! The files of a process: its directory, a script that runs it again, its PID file and its output.
+//! The files of a process: its directory, a script that runs it again, and its output.
 
 use crate::actors::process::{Failure, Output, Spec, Step};
 use crate::bytes::Bytes;
@@ -18,9 +18,6 @@ pub(crate) const RUN: &str = "run";
 
 /// The script that runs the process again.
 const COMMAND: &str = "cmd.sh";
-
-/// The PID file. It exists as long as the process is alive, and has the same age as the process.
-const PID: &str = "process.pid";
 
 /// The file for standard output.
 pub(crate) const STDOUT: &str = "stdout.log";
@@ -94,15 +91,6 @@ pub(super) fn interpreter(path: &Path) -> Option<String> {
     let name = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
     let name = name.as_deref().map_or("of the program", str::trim);
     Some(format!("the interpreter {name} does not exist"))
-}
-
-/// Returns whether any process has an output file open for writing; `false` if that cannot be determined.
-pub(super) fn is_written(path: &Path) -> bool {
-    let mut options = OpenOptions::new();
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or(0);
-    let file = options.read(true).custom_flags(flags).open(path);
-    file.is_ok_and(|file| lease::is_written(file.as_fd()).unwrap_or(false))
 }
 
 /// Creates the directory of a process, with `cmd.sh` in it.
@@ -217,19 +205,9 @@ pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     Ok(fresh)
 }
 
-/// Writes the PID file of a process that has just started.
-pub(super) fn write_pid(dir: &Path, pid: u32) -> io::Result<()> {
-    replace(&dir.join(PID), 0o600, format!("{pid}\n").as_bytes())
-}
-
-/// Removes the PID file of a process.
-pub(super) fn remove_pid(dir: &Path) {
-    // The file may never have been written, or its directory may no longer exist.
-    drop(std::fs::remove_file(dir.join(PID)));
-}
-
-/// Returns the beginning and the end of an output file.
-pub(super) fn output(path: &Path) -> Output {
+/// Returns the beginning and the end of an output file, and whether a process has it open for writing; `false` if that cannot be
+/// determined.
+pub(super) fn output(path: &Path) -> (Output, bool) {
     read_output(path).unwrap_or_default()
 }
 
@@ -243,26 +221,27 @@ fn open_as_it_is(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn read_output(path: &Path) -> io::Result<Output> {
+fn read_output(path: &Path) -> io::Result<(Output, bool)> {
     let mut file = open_as_it_is(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Ok(Output::default());
+        return Ok((Output::default(), false));
     }
     let bytes = metadata.size();
     let shown = Output::SHOWN_BYTES as u64;
-    let head = read_some(&mut file, shown)?;
+    let head = if bytes > 0 {
+        read_some(&mut file, shown)?
+    } else {
+        Vec::new()
+    };
     let tail = if bytes > shown {
         file.seek(SeekFrom::Start(shown.max(bytes - shown)))?;
         read_some(&mut file, shown)?
     } else {
         Vec::new()
     };
-    Ok(Output {
-        bytes,
-        head: Bytes::new(head),
-        tail: Bytes::new(tail),
-    })
+    let is_written = lease::is_written(file.as_fd()).unwrap_or(false);
+    Ok((Output::new(bytes, &head, &tail), is_written))
 }
 
 fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
@@ -413,19 +392,19 @@ mod tests {
     fn a_long_output_shows_its_beginning_and_its_end() {
         let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
-        assert_eq!(output(&path), Output::default());
+        assert_eq!(output(&path), (Output::default(), false));
         let mut content = vec![b'a'; 1000];
         content.extend_from_slice(&[b'z'; Output::SHOWN_BYTES]);
-        std::fs::write(&path, &content).expect("the file can be written");
-        let shown = output(&path);
+        std::fs::write(&path, &content).expect("it is written");
+        let (shown, _) = output(&path);
         assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
-        assert_eq!(shown.head.as_bytes(), [b'a'; Output::SHOWN_BYTES]);
-        assert_eq!(shown.tail.as_bytes(), [b'z'; Output::SHOWN_BYTES]);
+        assert_eq!(shown.head(), [b'a'; Output::SHOWN_BYTES]);
+        assert_eq!(shown.tail(), [b'z'; Output::SHOWN_BYTES]);
         // If a file is only slightly longer than one part, no byte is shown twice.
-        std::fs::write(&path, &content[1000 - 1..]).expect("the file can be written");
-        let shown = output(&path);
+        std::fs::write(&path, &content[1000 - 1..]).expect("it is written");
+        let (shown, _) = output(&path);
         assert_eq!(
-            (shown.head.as_bytes().len(), shown.tail.as_bytes().len()),
+            (shown.head().len(), shown.tail().len()),
             (Output::SHOWN_BYTES, 1)
         );
     }

@@ -6,6 +6,7 @@
 //! | `real.rs` `thread.rs` | the real world, and the thread that waits for its events |
 //! | `link.rs` | the connection to the keeper, and starting a keeper |
 //! | `files.rs` `environment.rs` | the files and the environment of a process |
+//! | `pid_files.rs` | the PID files of running processes |
 //! | `output.rs` `rotation.rs` | a thread that rotates long output files and reads the output of hooks; the rotation itself |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
@@ -42,6 +43,7 @@ mod notices;
 mod observed;
 mod orphans;
 mod output;
+mod pid_files;
 mod real;
 mod reconcile;
 mod report;

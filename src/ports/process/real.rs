@@ -22,6 +22,7 @@ use crate::ports::process::namespaces::EndedNamespaces;
 use crate::ports::process::notices::Notices;
 use crate::ports::process::observed::Observed;
 use crate::ports::process::output::{Bound, Outputs};
+use crate::ports::process::pid_files::PidFiles;
 use crate::ports::process::reporting::{self, Reporting};
 use crate::ports::process::tree::Groups;
 use crate::ports::process::usage::{self, Usage};
@@ -118,6 +119,9 @@ pub(super) struct Real<R> {
     ended: EndedNamespaces,
     pub(super) notices: Notices,
     outputs: Outputs,
+    /// The limit on the output of the process whose launch is prepared.
+    to_bound: Option<(ProcessId, PathBuf, Bound)>,
+    pid_files: PidFiles,
     /// The earliest time for the next search for processes that have output open.
     searches_at: u64,
     report: R,
@@ -130,6 +134,7 @@ impl<R: FnMut(Message)> Real<R> {
         let ended = ended.unwrap_or_default();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let notices = Notices::open(place.data.as_deref(), &epoll);
+        let pid_files = PidFiles::open(place.data.as_deref());
         Ok(Self {
             place,
             clock: SystemClock::starting_at(Timestamp(0)),
@@ -148,6 +153,8 @@ impl<R: FnMut(Message)> Real<R> {
             ended,
             notices,
             outputs,
+            to_bound: None,
+            pid_files,
             searches_at: 0,
             report,
         })
@@ -315,18 +322,13 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Returns the processes that still have the output of an ended process open, if any. Whether there are any is determined immediately;
-    /// identifying them takes a search, which is rate-limited.
-    fn leak(&mut self, id: ProcessId, dir: &Path) -> Option<Leak> {
-        let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
-        if !paths.iter().any(|path| files::is_written(path)) {
-            return None;
-        }
+    /// Returns the processes that still have the output of an ended process open. Identifying them takes a search, which is rate-limited.
+    fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Leak {
         let now = self.clock();
         let mut holders = Vec::new();
         if now >= self.searches_at {
             self.searches_at = now + SEARCHES_MS;
-            let found = proc::writers(&paths, Leak::HOLDERS_MAX).unwrap_or_default();
+            let found = proc::writers(paths, Leak::HOLDERS_MAX).unwrap_or_default();
             holders = found
                 .into_iter()
                 .map(|(pid, name)| Holder { pid, name })
@@ -337,7 +339,7 @@ impl<R: FnMut(Message)> Real<R> {
             .map(|it| format!("{} (pid {})", it.name, it.pid))
             .collect();
         tracing::warn!(process = %id, open_in = open_in.join(", "), "the output is still open after the process ended");
-        Some(Leak { holders })
+        Leak { holders }
     }
 
     /// Returns the directory of a process that was launched.
@@ -466,6 +468,10 @@ impl<R: FnMut(Message)> World for Real<R> {
             tracing::warn!("failed to send a request to the keeper: {error}");
             link.end();
         }
+        // Only now, so that a launch does not wait until another thread has been woken.
+        if let Some((id, dir, bound)) = self.to_bound.take() {
+            self.outputs.bound(id, &dir, bound);
+        }
     }
 
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
@@ -477,9 +483,6 @@ impl<R: FnMut(Message)> World for Real<R> {
         let (user, of_user) = account.map_or((None, Vec::new()), |it| (Some(it.ids), it.env));
         own.extend(of_user);
         own.extend(self.place.reports(id, spec));
-        if spec.parcel.is_none() {
-            self.bound(id, &dir, (spec.output_bytes_max, spec.output_kept));
-        }
         let output = |name| files::bytes_of(&dir.join(name));
         let mut launch = Launch {
             argv: spec.argv.clone(),
@@ -494,6 +497,10 @@ impl<R: FnMut(Message)> World for Real<R> {
             user,
             limits: spec.limits.clone(),
         };
+        if spec.parcel.is_none() && spec.output_bytes_max > 0 {
+            let (bytes_max, kept) = (spec.output_bytes_max, spec.output_kept);
+            self.to_bound = Some((id, dir, Bound { bytes_max, kept }));
+        }
         let faults = self.place.faults.as_ref();
         if faults.is_some_and(|faults| faults.launched(id, spec, &mut launch)) {
             self.kill_keeper();
@@ -520,7 +527,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         self.leaders.insert(id, pid);
         self.notices.start(id, self.clock());
         if let Some(dir) = self.run_dir(id, own)
-            && let Err(error) = files::write_pid(&dir, pid)
+            && let Err(error) = self.pid_files.write(&dir, pid)
         {
             tracing::warn!("{}: failed to write the PID file: {error}", dir.display());
         }
@@ -529,26 +536,30 @@ impl<R: FnMut(Message)> World for Real<R> {
     fn remains(&mut self, tree: &Tree, own: Option<&Bytes>) -> Remains {
         self.leaders.remove(&tree.id);
         self.notices.forget(tree.id);
-        self.outputs.release(tree.id);
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
         // Without a control group, this would require a search through all processes.
         let left = tree.contained.then(|| self.survivors(tree));
+        let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
+        let [(stdout, holds_one), (stderr, holds_other)] =
+            paths.each_ref().map(|path| files::output(path));
+        let leak = (holds_one || holds_other).then(|| Box::new(self.leak(tree.id, &paths)));
         Remains {
             alive: left.map_or(0, |left| left.alive),
             empty: left.is_some_and(Survivors::is_empty),
-            stdout: files::output(&dir.join(files::STDOUT)),
-            stderr: files::output(&dir.join(files::STDERR)),
-            leak: self.leak(tree.id, &dir),
+            stdout,
+            stderr,
+            leak,
             bound: self.groups.bound(tree),
             ..Remains::default()
         }
     }
 
     fn unnote(&mut self, tree: &Tree, own: Option<&Bytes>) {
+        self.outputs.release(tree.id);
         if let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) {
-            files::remove_pid(&dir);
+            self.pid_files.remove(&dir);
         }
     }
 

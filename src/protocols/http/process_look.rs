@@ -466,13 +466,13 @@ pub(crate) struct Stream {
     pub(crate) tail: String,
 }
 
-impl From<Output> for Stream {
-    fn from(output: Output) -> Self {
-        let shown = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
+impl From<&Output> for Stream {
+    fn from(output: &Output) -> Self {
+        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             bytes: output.bytes,
-            head: shown(&output.head),
-            tail: shown(&output.tail),
+            head: shown(output.head()),
+            tail: shown(output.tail()),
         }
     }
 }
@@ -487,7 +487,7 @@ impl Process {
         let failure = record.failure.map(Failed::from);
         let (signal, core_dumped) = signal(record.end);
         let remains = record.remains.filter(|_| record.launched);
-        let remains = remains.map(|it| *it);
+        let remains = remains.as_deref();
         Self {
             id: record.id.to_string(),
             parent: record.parent.map(|id| id.to_string()),
@@ -521,24 +521,23 @@ impl Process {
             stopped_by: record.stop.map(|stop| stop.cause.name()),
             unkillable: record.stuck.map_or(0, |it| it.unkillable),
             unknown: record.stuck.map_or(0, |it| it.unknown),
-            alive: remains.as_ref().map_or(0, |it| it.alive),
-            cpu_ms: remains.as_ref().map(|it| it.cpu_ms),
-            memory_max: remains.as_ref().map(|it| it.memory_max),
-            memory_limit: remains.as_ref().and_then(|it| it.bound).map(Into::into),
-            stdout: remains.clone().map(|it| it.stdout.into()),
-            stderr: remains.clone().map(|it| it.stderr.into()),
+            alive: remains.map_or(0, |it| it.alive),
+            cpu_ms: remains.map(|it| it.cpu_ms),
+            memory_max: remains.map(|it| it.memory_max),
+            memory_limit: remains.and_then(|it| it.bound).map(Into::into),
+            stdout: remains.map(|it| (&it.stdout).into()),
+            stderr: remains.map(|it| (&it.stderr).into()),
             hook: record.found.map(|it| Hook::of(*it)),
-            output_held_by: remains.and_then(|it| it.leak).map(held),
+            output_held_by: remains.and_then(|it| it.leak.as_deref()).map(held),
             usage: None,
         }
     }
 }
 
-fn held(leak: Leak) -> Vec<Holder> {
-    let holders = leak.holders.into_iter();
-    let each = holders.map(|it| Holder {
+fn held(leak: &Leak) -> Vec<Holder> {
+    let each = leak.holders.iter().map(|it| Holder {
         pid: it.pid,
-        name: it.name,
+        name: it.name.clone(),
     });
     each.collect()
 }

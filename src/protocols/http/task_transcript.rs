@@ -252,8 +252,8 @@ impl TranscriptSources<'_> {
                 locks: false,
             },
             dir: dir.map(|it| it.display().to_string()),
-            stdout: remains.clone().map(|it| it.stdout.into()),
-            stderr: remains.map(|it| it.stderr.into()),
+            stdout: remains.as_deref().map(|it| (&it.stdout).into()),
+            stderr: remains.as_deref().map(|it| (&it.stderr).into()),
         }
     }
 }

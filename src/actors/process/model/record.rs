@@ -8,10 +8,11 @@
 use super::{Actions, Entry, Modelled};
 use sexton::actors::process::{
     Action, Announced, Cause, End, Identity, Lost, Message, Notice, Phase, Reach, Ready, Refused,
-    Sent, Spec, Stop, Stuck,
+    Remains, Sent, Spec, Stop, Stuck,
 };
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq};
+use std::sync::Arc;
 
 /// Returns when the grace period of a stop ends.
 pub(super) fn ends(stop: &Stop, epoch: Timestamp) -> Timestamp {
@@ -266,8 +267,8 @@ impl Modelled {
                 (false, false)
             }
             Message::Ended { end, at, left, .. } if self.view.end.is_none() => {
-                self.view.remains = Some(left.clone());
-                self.bytes += left.stdout.head.as_bytes().len() as u64;
+                self.view.remains = Some(Arc::new(Remains::clone(left)));
+                self.bytes += left.stdout.head().len() as u64;
                 self.empty |= left.empty;
                 self.end((*end, (*at).min(entry.now.date())), entry.seq, actions);
                 (true, false)
@@ -323,7 +324,7 @@ impl Modelled {
         }
         self.empty = true;
         if let Some(left) = &mut view.remains {
-            left.alive = 0;
+            Arc::make_mut(left).alive = 0;
         }
         if view.end.is_some() {
             self.leave(entry.seq, actions);

@@ -209,13 +209,13 @@ impl ProcessMachine {
     /// left behind keep running beside its successor, even while a client or actor waits for them.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
-        let is_stopped = |it: &Record| it.stop.is_some_and(|stop| stop.tree);
+        let is_stopped = |it: &Record| it.rare.stop.is_some_and(|stop| stop.tree);
         let last = |record: &Record, at: Date| Last {
             process: record.id,
             at,
             end: None,
             failure: None,
-            stopped_by: record.stop.map(|stop| stop.cause),
+            stopped_by: record.rare.stop.map(|stop| stop.cause),
         };
         let last = match (outcome, message) {
             (

@@ -61,7 +61,7 @@ impl ProcessMachine {
             process: instance.process,
             pid: record.and_then(|it| it.identity).map(|it| it.pid),
             started: record.and_then(|it| it.started),
-            said: record.and_then(|it| it.said.clone()),
+            said: record.and_then(|it| it.rare.said.clone()),
             restarts: instance.recent(now.at, period_ms).count(),
             next: next.map(|at| now.offset.date(at)),
             last: instance.last.clone(),

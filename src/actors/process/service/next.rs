@@ -79,14 +79,14 @@ impl State {
         let ending = service.instances.iter().enumerate();
         let ending = ending.filter(|(nth, _)| service.is_to_end(*nth));
         let mut ids = ending.filter_map(|(_, it)| it.process);
-        let id = ids.find(|id| self.record_of(*id).stop.is_none())?;
+        let id = ids.find(|id| self.record_of(*id).rare.stop.is_none())?;
         let name = &service.definition.name;
         let others = self.services.kept.iter().map(|(_, other)| other);
         let mut later = others.filter(|other| other.definition.after.contains(name));
         // Processes that survive SIGKILL do not delay others.
         let is_ending = |other: &Service| {
             let mut ids = other.instances.iter().filter_map(|it| it.process);
-            let is_stuck = |id| self.record_of(id).stuck.is_some();
+            let is_stuck = |id| self.record_of(id).rare.stuck.is_some();
             other.is_ending() && !ids.all(is_stuck)
         };
         (!later.any(is_ending)).then_some(id)
@@ -103,7 +103,7 @@ impl State {
     /// Returns whether a process of a service is being stopped.
     pub(super) fn is_being_stopped(&self, service: &Service) -> bool {
         let mut ids = service.instances.iter().filter_map(|it| it.process);
-        ids.any(|id| self.record_of(id).stop.is_some())
+        ids.any(|id| self.record_of(id).rare.stop.is_some())
     }
 
     /// Returns whether the services that must run before this one are ready.

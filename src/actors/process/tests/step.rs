@@ -91,10 +91,7 @@ fn any_end() -> impl Strategy<Value = Message> {
         1 => Just(End::Lost(Lost::NotOurs)),
     ];
     (end, any_date(), 0usize..9, 0u32..4).prop_map(move |(end, at, bytes, alive)| {
-        let stdout = Output {
-            head: Bytes::new(vec![b'o'; bytes]),
-            ..Output::default()
-        };
+        let stdout = Output::new(0, &vec![b'o'; bytes], &[]);
         let left = Box::new(Remains {
             alive: alive % 3,
             empty: alive == 3,

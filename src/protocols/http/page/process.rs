@@ -157,7 +157,7 @@ async fn outputs(call: &Call, record: &RecordView) -> Markup {
 
 /// Returns the output kept in a record.
 fn whole(output: &Output) -> Vec<u8> {
-    let (head, tail) = (output.head.as_bytes(), output.tail.as_bytes());
+    let (head, tail) = (output.head(), output.tail());
     if tail.is_empty() {
         return head.to_vec();
     }

@@ -1,0 +1,78 @@
+//! The output of a process, as far as its record keeps it. Stored: see the change rule in `persist/format.rs`.
+
+use crate::bytes::{self, Bytes};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
+use std::fmt;
+
+/// The output that a process wrote to a file.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Stored")]
+pub struct Output {
+    /// The number of bytes written.
+    pub bytes: u64,
+    /// Head and tail, in one allocation.
+    shown: Box<[u8]>,
+    /// The length of the head.
+    head: u32,
+}
+
+/// The stored form.
+#[derive(Default, Deserialize)]
+#[serde(default, rename = "Output")]
+struct Stored {
+    bytes: u64,
+    head: Bytes,
+    tail: Bytes,
+}
+
+impl Output {
+    /// How many bytes of the beginning, and of the end, a record keeps. Twice as many are a size class of allocators.
+    pub const SHOWN_BYTES: usize = 112;
+
+    /// Creates the output of `bytes` bytes with this beginning and end.
+    pub fn new(bytes: u64, head: &[u8], tail: &[u8]) -> Self {
+        Self {
+            bytes,
+            shown: [head, tail].concat().into(),
+            head: u32::try_from(head.len()).expect("a record keeps little of an output"),
+        }
+    }
+
+    /// Returns the first bytes, at most [`Output::SHOWN_BYTES`].
+    pub fn head(&self) -> &[u8] {
+        self.parts().0
+    }
+
+    /// Returns the last bytes, if there are more.
+    pub fn tail(&self) -> &[u8] {
+        self.parts().1
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        self.shown.split_at(self.head as usize)
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (head, tail) = (self.head().len(), self.tail().len());
+        write!(f, "{} bytes, {head} and {tail} shown", self.bytes)
+    }
+}
+
+impl From<Stored> for Output {
+    fn from(stored: Stored) -> Self {
+        Self::new(stored.bytes, stored.head.as_bytes(), stored.tail.as_bytes())
+    }
+}
+
+impl Serialize for Output {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut output = serializer.serialize_struct("Output", 3)?;
+        output.serialize_field("bytes", &self.bytes)?;
+        output.serialize_field("head", &bytes::Slice(self.head()))?;
+        output.serialize_field("tail", &bytes::Slice(self.tail()))?;
+        output.end()
+    }
+}

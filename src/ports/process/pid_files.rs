@@ -1,0 +1,189 @@
+//! The PID files of running processes. Files of ended processes are used again for new ones: for minutes, ext4 examines each inode that was
+//! freed whenever it looks for one to allocate, so removing a file for each process would make the next launches slower and slower.
+
+use crate::ports::process::files::RUN;
+use rustix::fs::OFlags;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The PID file in the directory of a process; it exists as long as the process lives, and its age is the process's.
+const NAME: &str = "process.pid";
+
+/// The most files kept for later.
+const SPARE_MAX: usize = 64;
+
+/// The PID files that this coordinator writes and removes.
+pub(super) struct PidFiles {
+    /// The directory of the spare files, if there is a data directory.
+    run: Option<PathBuf>,
+    /// The numbers of the spare files that exist.
+    spare: Vec<usize>,
+    /// The numbers that no spare file has.
+    free: Vec<usize>,
+}
+
+impl PidFiles {
+    /// Finds the files that an earlier coordinator kept.
+    pub(super) fn open(data: Option<&Path>) -> Self {
+        let run = data.map(|data| data.join(RUN));
+        let exists = |number: &usize| {
+            let run = run.as_ref();
+            run.is_some_and(|run| spare(run, *number).symlink_metadata().is_ok())
+        };
+        let (spare, free) = (0..SPARE_MAX).partition(exists);
+        Self { run, spare, free }
+    }
+
+    /// Writes the PID file of a process that has just started.
+    pub(super) fn write(&mut self, dir: &Path, pid: u32) -> io::Result<()> {
+        let (path, content) = (dir.join(NAME), format!("{pid}\n"));
+        while let Some((run, number)) = self.run.as_ref().zip(self.spare.pop()) {
+            let spare = spare(run, number);
+            self.free.push(number);
+            if rewrite(&spare, content.as_bytes()).is_ok() && std::fs::rename(&spare, &path).is_ok()
+            {
+                return Ok(());
+            }
+            // It was replaced or is on another file system.
+            drop(std::fs::remove_file(&spare));
+        }
+        remove(&path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        options.open(&path)?.write_all(content.as_bytes())
+    }
+
+    /// Removes the PID file of a process.
+    pub(super) fn remove(&mut self, dir: &Path) {
+        let path = dir.join(NAME);
+        if let Some((run, number)) = self.run.as_ref().zip(self.free.pop()) {
+            // It does not exist if all processes so far have directories elsewhere.
+            drop(DirBuilder::new().recursive(true).mode(0o700).create(run));
+            if std::fs::rename(&path, spare(run, number)).is_ok() {
+                return self.spare.push(number);
+            }
+            self.free.push(number);
+        }
+        // It may never have been written, or its directory may be gone.
+        drop(remove(&path));
+    }
+}
+
+/// Returns the path of a spare file. Its name is neither that of a process nor that of a PID file.
+fn spare(run: &Path, number: usize) -> PathBuf {
+    run.join(format!(".spare-{number}"))
+}
+
+/// Replaces the content of a file that has no other name, which the process may have given it, and is not a link.
+fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
+    let mut file: File = options.write(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() != 1 || metadata.mode() & 0o7777 != 0o600 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    file.write_all(content)?;
+    let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
+    if metadata.size() != length {
+        file.set_len(length)?;
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAME, PidFiles, SPARE_MAX};
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::{Path, PathBuf};
+
+    fn dirs(data: &Path, count: usize) -> Vec<PathBuf> {
+        let dirs = (0..count).map(|number| data.join(format!("services/{number}")));
+        dirs.inspect(|dir| fs::create_dir_all(dir).expect("it is made"))
+            .collect()
+    }
+
+    fn read(dir: &Path) -> String {
+        fs::read_to_string(dir.join(NAME)).expect("it is there")
+    }
+
+    fn inode(dir: &Path) -> u64 {
+        let found = fs::symlink_metadata(dir.join(NAME)).expect("it is there");
+        assert!(found.is_file(), "{found:?}");
+        found.ino()
+    }
+
+    #[test]
+    fn the_file_of_an_ended_process_becomes_that_of_another() {
+        let data = tempfile::tempdir().expect("a directory");
+        let dirs = dirs(data.path(), 2);
+        let mut files = PidFiles::open(Some(data.path()));
+        files.write(&dirs[0], 123_456).expect("it is written");
+        let first = inode(&dirs[0]);
+        files.remove(&dirs[0]);
+        assert!(!dirs[0].join(NAME).exists());
+        // So do those that an earlier coordinator kept.
+        let mut files = PidFiles::open(Some(data.path()));
+        files.write(&dirs[1], 7).expect("it is written");
+        assert_eq!((read(&dirs[1]).as_str(), inode(&dirs[1])), ("7\n", first));
+        // One that is there already is replaced.
+        files.write(&dirs[0], 1).expect("it is written");
+        files.remove(&dirs[0]);
+        files.write(&dirs[1], 8).expect("it is written");
+        assert_eq!(read(&dirs[1]), "8\n");
+        files.remove(&dirs[0]);
+        assert!(dirs[1].join(NAME).exists(), "only its own is removed");
+    }
+
+    #[test]
+    fn what_a_process_made_of_its_file_is_not_written_to() {
+        let data = tempfile::tempdir().expect("a directory");
+        let dirs = dirs(data.path(), 1);
+        let (path, other) = (dirs[0].join(NAME), data.path().join("other"));
+        let mut files = PidFiles::open(Some(data.path()));
+        for link in [fs::hard_link::<&Path, &Path>, |to, from| {
+            std::os::unix::fs::symlink(to, from)
+        }] {
+            fs::write(&other, "important").expect("it is written");
+            link(&other, &path).expect("it is linked");
+            files.remove(&dirs[0]);
+            files.write(&dirs[0], 9).expect("it is written");
+            assert_eq!(read(&dirs[0]), "9\n");
+            assert_eq!(
+                fs::read_to_string(&other).expect("it is there"),
+                "important"
+            );
+            files.remove(&dirs[0]);
+        }
+    }
+
+    #[test]
+    fn no_more_are_kept_than_are_of_use() {
+        let data = tempfile::tempdir().expect("a directory");
+        let dirs = dirs(data.path(), SPARE_MAX + 2);
+        let mut files = PidFiles::open(Some(data.path()));
+        for dir in &dirs {
+            files.write(dir, 1).expect("it is written");
+        }
+        for dir in &dirs {
+            files.remove(dir);
+            assert!(!dir.join(NAME).exists());
+        }
+        let kept = fs::read_dir(data.path().join("run")).expect("it is there");
+        assert_eq!(kept.count(), SPARE_MAX);
+        let mut nowhere = PidFiles::open(None);
+        nowhere.write(&dirs[0], 1).expect("it is written");
+        nowhere.remove(&dirs[0]);
+        assert!(!dirs[0].join(NAME).exists());
+    }
+}
