@@ -189,10 +189,7 @@ fn events_are_filtered() {
     ] {
         let refused = opened.get(&format!("/v1/events?{query}"), "");
         let detail = refused.problem(400);
-        assert!(
-            detail.contains(known) && !detail.contains("foo"),
-            "{detail}"
-        );
+        assert!(detail.contains(known), "{detail}");
     }
     for query in ["name=a&name_b64=YQ==", "colour=red", "kind=a&kind=b"] {
         let problem = opened.get(&format!("/v1/events?{query}"), "");

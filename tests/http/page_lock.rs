@@ -30,7 +30,7 @@ fn a_lock_is_shown_with_its_holder_and_those_who_wait() {
     shows(
         &browser.page("/"),
         &[
-            "Locks waited for",
+            "Locks with the longest waits",
             "account one 2",
             "Locks held 1 waiting for locks 2",
         ],

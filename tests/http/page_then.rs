@@ -169,7 +169,7 @@ fn as_many_entries_are_shown_however_far_apart_their_numbers_are() {
         .matches("<td><span class=\"field\"><span class=\"faint\">id ")
         .count();
     assert_eq!(listed, 100, "the first of the jobs");
-    shows(&page, &["ready 9,000", "The first 100 of them."]);
+    shows(&page, &["ready 9,000", "Only the first 100 are shown."]);
 }
 
 #[test]
