@@ -410,6 +410,11 @@ impl Processes {
         tags: Tags,
         named: Option<ProcessId>,
     ) -> Result<(RecordView, bool), ProcessError> {
+        if let Some(id) = named {
+            // It may be the very process that registers, faster than the report of its start: without its identity, it would get a
+            // second record. An error does not matter, since there may be no such record.
+            drop(self.started(id).await);
+        }
         let described = requester::describe(process.into(), tags, named);
         let registering = described.ok_or(ProcessError::Refused(Refused::Unknown))?;
         self.register(registering).await

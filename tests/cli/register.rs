@@ -5,7 +5,7 @@ use crate::daemon::{PROGRAM, text};
 use crate::patience::until;
 use crate::tree::Tree;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Waits until a script has written `count` ids that `sexton register` printed, one per line, and returns them.
 fn ids(file: &Path, count: usize) -> Vec<String> {
@@ -17,7 +17,8 @@ fn ids(file: &Path, count: usize) -> Vec<String> {
 }
 
 /// Launches a script in which `$R` registers its caller and prints the id for the file `$F`. Returns the id of the script and those in the file.
-fn registered(tree: &Tree, script: &str, count: usize) -> (String, Vec<String>) {
+/// Launches a script that registers processes. Returns its id, and the file for theirs.
+fn registering(tree: &Tree, script: &str, count: usize) -> (String, PathBuf) {
     let file = tree.data.join(format!("ids-{count}"));
     drop(std::fs::remove_file(&file));
     let register = format!("{PROGRAM} register --data {}", text(&tree.data));
@@ -25,7 +26,12 @@ fn registered(tree: &Tree, script: &str, count: usize) -> (String, Vec<String>) 
         "export R='{register}' F={}; {script}; exec sleep 1000",
         text(&file)
     );
-    let id = tree.detach(&script);
+    (tree.detach(&script), file)
+}
+
+/// Launches such a script, and returns its id and those of the processes.
+fn registered(tree: &Tree, script: &str, count: usize) -> (String, Vec<String>) {
+    let (id, file) = registering(tree, script, count);
     let ids = ids(&file, count);
     (id, ids)
 }
@@ -68,8 +74,15 @@ fn whom_the_kernel_no_longer_has_under_its_parent_is_linked_by_the_variable() {
 #[test]
 fn without_the_variable_the_line_of_parents_is_asked() {
     let tree = Tree::start();
-    let script = "sh -c 'unset SEXTON_PROCESS_ID; $R >> $F; exec sleep 1000' & sleep 0.01";
-    let (launched, ids) = registered(&tree, script, 1);
+    // It registers once the start of its parent is on record, since nothing else links the two.
+    let go = tree.data.join("go");
+    let script = format!(
+        "sh -c 'unset SEXTON_PROCESS_ID; while [ ! -e {} ]; do sleep 0.01; done; $R >> $F; exec sleep 1000' & sleep 0.01",
+        text(&go)
+    );
+    let (launched, file) = registering(&tree, &script, 1);
+    std::fs::write(&go, "").expect("a writable file");
+    let ids = ids(&file, 1);
     assert_ne!(ids[0], launched);
     assert_eq!(parent(&tree, &ids[0]), *launched);
     // A process that neither names its parent nor descends from one has no parent, which is better than a wrong one.
