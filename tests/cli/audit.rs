@@ -109,7 +109,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let json = tree.run(&["audit", "--fix", "--json"]);
     kill_process(keeper, Signal::CONT).expect("a live process");
     assert_eq!(tried.status, 1, "{tried:?}");
-    let words = "; tried, but the disagreement remains: the process is looked for again, and the keeper asked how it ended\n1 disagreement: ";
+    let words = "; tried, but the disagreement remains: the process is looked for again, and the keeper is asked how it ended\n1 disagreement: ";
     assert!(tried.out.contains(words), "{tried:?}");
     let json: Value = serde_json::from_str(&json.out).expect("valid JSON");
     assert_eq!(
@@ -121,8 +121,9 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let (first, rest) = done.out.split_once('\n').expect("lines");
     assert!(first.starts_with("gone: process "), "{done:?}");
     assert!(
-        first
-            .ends_with("--fix: the process is looked for again, and the keeper asked how it ended"),
+        first.ends_with(
+            "--fix: the process is looked for again, and the keeper is asked how it ended"
+        ),
         "{done:?}"
     );
     assert!(

@@ -36,7 +36,7 @@ fn everything_wrong_is_told_at_once_with_its_line() {
             "[program:b] autorestart: expected true, false or unexpected",
         ),
         (11, "the name of a program must not have blanks"),
-        (14, "[program:e] command: %(nobody)s: there is no such name"),
+        (14, "[program:e] command: %(nobody)s"),
         (15, "[program:e] environment: expected KEY=\"value\""),
         (16, "[program:e] stopsignal: \"NOPE\" is not a signal"),
         (

@@ -179,7 +179,7 @@ fn who_never_waits_is_turned_away_and_says_so() {
     passes.wait_for(&["first"]);
     let said = ended(passes.ask(&["--no-delay"], "second"));
     assert_eq!(said.status, 0, "{said:?}");
-    assert!(said.err.contains("not its turn"), "{said:?}");
+    assert!(said.err.contains("not this request's turn"), "{said:?}");
     // Without the lease, it runs immediately.
     let said = passes.tree.run(&[
         "lease",
@@ -401,7 +401,7 @@ fn what_is_set_holds_for_all_who_ask() {
     assert_eq!(said.status, 0, "{said:?}");
     assert!(said.out.starts_with("runs: "), "{said:?}");
     let said = tree.run(&["lease", "run", "nightly"]);
-    assert!(said.err.contains("not its turn"), "{said:?}");
+    assert!(said.err.contains("not this request's turn"), "{said:?}");
     for (words, hint) in [
         (&["schedule", "0 3 * *"][..], "five fields"),
         (&["schedule", "0 3 * * *", "Europe/Nowhere"], "time zone"),

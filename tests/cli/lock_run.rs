@@ -389,7 +389,7 @@ fn over_tcp_a_ttl_is_renewed_while_the_command_runs() {
 #[test]
 fn over_tcp_a_lock_that_is_lost_stops_the_command_or_says_so() {
     let daemon = Daemon::serve(&["--memory", "--http", "127.0.0.1:0"]);
-    for (how, status, words) in [("stop", 75, "was stopped"), ("warn", 0, "goes on")] {
+    for (how, status, words) in [("stop", 75, "was stopped"), ("warn", 0, "keeps running")] {
         let flags = ["--ttl", "1", "--on-lost", how, "k", "--", "sh", "-c"];
         let mut command = by_url(&daemon, &flags);
         let taken = format!(

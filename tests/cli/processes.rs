@@ -90,7 +90,7 @@ fn streams_environment_and_directory_are_those_of_the_shell() {
     assert!(lines.next().is_some_and(|umask| umask.starts_with('0')));
     let directory = here.path().canonicalize().expect("the path exists");
     assert_eq!(lines.next(), directory.to_str());
-    assert_eq!(lines.next(), Some("unchanged"));
+    assert_eq!(lines.next(), Some("as it was"));
     assert_eq!(lines.next().map(str::len), Some(300_000));
     assert_eq!((done.status, done.err.as_str()), (0, "beside\n"));
 }

@@ -33,7 +33,10 @@ fn entry(seq: u64, outcome: &str) -> String {
 fn hostile_logs_end_in_words_with_status_3() {
     let cases = [
         ("not json", "line 1"),
-        (r#"{"sexton":"log","version":"x"}"#, "which version"),
+        (
+            r#"{"sexton":"log","version":"x"}"#,
+            "must state its version",
+        ),
         (r#"{"sexton":"log","version":7}"#, "newer"),
         (r#"{"actor":"lok","message":"drain"}"#, "no actor"),
         (r#"{"message":"drain"}"#, "an entry needs an actor"),

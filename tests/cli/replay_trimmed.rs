@@ -241,7 +241,7 @@ fn what_is_gone_is_refused_in_words() {
         serde_json::from_str(log.lines().next().expect("it has a header")).expect("valid JSON");
     let after = first_there(&pasts.trimmed) - 1;
     assert_eq!(header["after"], after);
-    assert!(text(&exported.stderr).contains("it begins in the middle"));
+    assert!(text(&exported.stderr).contains("the log begins in the middle"));
     let file = pasts.whole.join("log.jsonl");
     std::fs::write(&file, log).expect("a writable file");
     let refused = replay(&file, &["--state"]);

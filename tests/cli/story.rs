@@ -97,7 +97,7 @@ fn the_story_of_a_job_is_everything_that_happened_to_it() {
     assert_eq!(told["events"][0]["kind"], "added");
     assert_eq!(told["events"][0]["queue"], "mails");
     let found = read("inspect", &data, &["--job", &job], 0);
-    assert!(found.contains("is not there"), "{found}");
+    assert!(found.contains("does not exist"), "{found}");
     assert!(found.contains("flushed"), "{found}");
 }
 
