@@ -253,7 +253,7 @@ fn a_port_that_does_an_attempt_again_is_caught() {
 #[test]
 fn a_port_that_takes_the_end_of_an_older_attempt_for_that_of_the_newest_is_caught() {
     let found = caught("mistakes");
-    assert!(found.contains("for rung"), "{found}");
+    assert!(found.contains("as rung"), "{found}");
 }
 
 #[test]
@@ -265,5 +265,5 @@ fn an_action_that_leaves_before_its_entry_is_written_is_caught() {
 #[test]
 fn a_port_that_says_it_did_what_it_did_not_is_caught() {
     let found = caught("pretends");
-    assert!(found.contains("for rung"), "{found}");
+    assert!(found.contains("as rung"), "{found}");
 }
