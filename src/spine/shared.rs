@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
 
-/// The most deliveries whose records are written in place. Of few clients, each would wait longer for the two hand-overs between
-/// threads than for a sync; of many, most are served while the journal thread syncs.
+/// The most deliveries whose records are written in place, which saves two hand-overs between threads. With more, others are served
+/// while the journal thread syncs.
 const FEW: u32 = 4;
 
 /// Why a node halted.
