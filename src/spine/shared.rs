@@ -25,10 +25,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
 
-/// The most deliveries whose records are written in place, which saves two hand-overs between threads. With more, others are served
-/// while the journal thread syncs.
-const FEW: u32 = 4;
-
 /// Why a node halted.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Halt {
@@ -69,7 +65,7 @@ pub struct Spine {
     /// The threshold that `until_appended` waits for, and its notification.
     enough: Cell<Option<Enough>>,
     appended: Notify,
-    /// The number of deliveries that appended records since the last write. The records of a few deliveries are written in place.
+    /// The number of deliveries that appended records since the last write. The records of a single delivery are written in place.
     gathered: Cell<u32>,
     /// The number of records appended up to the last delivery.
     gathered_to: Cell<u64>,
@@ -291,7 +287,7 @@ impl Spine {
         }
     }
 
-    /// Writes the gathered records: in place if they came from few deliveries, otherwise through the journal thread.
+    /// Writes the gathered records: in place if they came from a single delivery, otherwise through the journal thread.
     pub fn write(&self) {
         let Some(journal) = &self.journal else { return };
         let mut ledger = self.ledger.borrow_mut();
@@ -305,8 +301,8 @@ impl Spine {
         {
             self.appended.notify_one();
         }
-        let few = self.gathered.replace(0) <= FEW;
-        if few && journal.write_here(ledger.batch_mut()) {
+        let alone = self.gathered.replace(0) <= 1;
+        if alone && journal.write_here(ledger.batch_mut()) {
             ledger.batch_mut().clear();
             drop(ledger);
             self.release();

@@ -1,8 +1,8 @@
 //! Group commit: one write and one sync for all waiting commands.
 //!
 //! The core hands over batches and never blocks. A thread writes everything that has arrived since its last sync, syncs once, and publishes
-//! how far the log can be relied on. When no batch is pending, the core may write and sync in place, which saves a few quiet connections
-//! two hand-overs between threads. The backlog is bounded, because the directory limits the number of open commands, and an open command is
+//! how far the log can be relied on. When no batch is pending, the core may write and sync in place, which saves a quiet connection two
+//! hand-overs between threads. The backlog is bounded, because the directory limits the number of open commands, and an open command is
 //! at most one record.
 
 use crate::ids::Seq;

@@ -5,7 +5,6 @@ use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, Listener, Requester};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
-use crate::protocols::http::local::LocalStream;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
@@ -430,15 +429,12 @@ impl<A: App> Hall<A> {
             let uid = from.uid();
             (stream, Peer::Socket { uid, process })
         };
-        let greet = async |stream| match LocalStream::new(stream) {
-            Ok(stream) => Some(stream),
-            Err(error) => {
-                tracing::debug!(%error, "a connection failed");
-                None
-            }
-        };
-        self.serve(accept, greet, &self.shared.unix.connections)
-            .await;
+        self.serve(
+            accept,
+            async |stream| Some(stream),
+            &self.shared.unix.connections,
+        )
+        .await;
     }
 
     /// Accepts connections until the listener closes, then waits a limited time for pending answers.

@@ -6,7 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `door.rs` | sockets, limits, the serving thread, opening and closing |
-//! | `session.rs` `local.rs` | one client: its requests and answers, with their bounds; its connection to the Unix socket |
+//! | `session.rs` | one client: its requests and answers, with their bounds |
 //! | `access.rs` | which requests are accepted: `Host`, `Origin`, token, peer |
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
@@ -53,7 +53,6 @@ mod lease;
 mod lease_look;
 mod lease_set;
 mod listing;
-mod local;
 mod lock;
 mod metric;
 mod openapi;
