@@ -51,7 +51,7 @@ struct Decoder<'de> {
 
 impl<'de> Decoder<'de> {
     fn take(&mut self, count: usize) -> Result<&'de [u8], Error> {
-        let short = || Error(format!("{count} bytes expected, {} left", self.rest.len()));
+        let short = || Error(format!("expected {count} bytes, {} left", self.rest.len()));
         let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(short)?;
         self.rest = rest;
         Ok(taken)
@@ -116,7 +116,7 @@ impl<'de> Decoder<'de> {
     }
 
     fn long(&mut self) -> Result<i128, Error> {
-        let wanted = || Error("a number of 16 bytes expected".to_owned());
+        let wanted = || Error("expected a 16-byte integer".to_owned());
         let Token::Bytes(bytes) = self.token()? else {
             return Err(wanted());
         };

@@ -38,7 +38,7 @@ impl Honest {
         let line = stats.lines().find_map(|line| line.strip_prefix(key));
         let number = line.and_then(|rest| rest.strip_prefix(": "));
         let number = number.and_then(|number| number.parse().ok());
-        number.expect("it is a number of the statistics")
+        number.expect("`stats` has a number for this key")
     }
 
     fn until(&mut self, key: &str, count: usize) {

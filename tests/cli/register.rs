@@ -49,7 +49,7 @@ fn a_process_has_one_record_before_and_after_exec() {
     let script = format!("$R >> $F; sh -c '{inner}' & sleep 0.01");
     let (launched, ids) = registered(&tree, &script, 3);
     let [own, before, after] = ids.as_slice() else {
-        panic!("three have registered: {ids:?}");
+        panic!("expected three registered processes, found {ids:?}");
     };
     assert_eq!(*own, launched);
     assert_ne!(*before, launched);

@@ -65,7 +65,7 @@ Examples:
 Exit status: 0 success; 1 there is no such process, it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(crate) struct Kill {
-    /// The processes, by id or its first eight or more digits
+    /// Process ids, or at least their first eight digits
     #[arg(value_name = "ID", required_unless_present = "pid_file")]
     ids: Vec<String>,
 
@@ -159,7 +159,7 @@ Exit status: that of the process, or 128 plus the signal that ended it; 124 it h
 it ended, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
 pub(crate) struct WaitFor {
-    /// The process, by id or its first eight or more digits
+    /// Process id, or at least its first eight digits
     id: String,
 
     /// How long to wait, in whole seconds [default: no limit]

@@ -29,7 +29,7 @@ Examples:
 A process in the foreground writes to its terminal and has no files. Exit status: 0 success; 1 there is no such process, or it has no \
 files; 3 no coordinator runs there, or the files cannot be read.")]
 pub(crate) struct Logs {
-    /// The process, by id or its first eight or more digits
+    /// Process id, or at least its first eight digits
     id: String,
 
     #[command(flatten)]

@@ -66,7 +66,7 @@ pub(super) struct Near {
     /// The name of a variable to pass on from this environment
     #[arg(long, value_name = "NAME")]
     pass: Vec<String>,
-    /// A file that names variables to pass on
+    /// File of NAME=VALUE lines: the variables it names are passed on, with their values from this environment
     #[arg(long, value_name = "FILE")]
     env_file: Option<PathBuf>,
     /// The command

@@ -39,7 +39,7 @@ pub enum TlsError {
     Unreadable {
         /// Whether this is the certificate or the key.
         what: &'static str,
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -47,7 +47,7 @@ pub enum TlsError {
     /// Users other than its owner can access the key file.
     #[error("use the TLS key {}: its mode is {mode:04o}, so other users can access it", .file.display())]
     Exposed {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The file's permissions.
         mode: u32,
@@ -57,7 +57,7 @@ pub enum TlsError {
     Unusable {
         /// Whether this is the certificate or the key.
         what: &'static str,
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// What is wrong with the content.
         found: String,

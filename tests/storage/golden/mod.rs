@@ -50,7 +50,7 @@ fn check(golden: &Path) -> Result<(), String> {
         expected.format = found.format;
         if found != expected {
             return Err(format!(
-                "without {without:?}: {found:#?}, recorded is {expected:#?}"
+                "snapshot slot removed: {without:?}; found {found:#?}, recorded {expected:#?}"
             ));
         }
     }
