@@ -146,7 +146,7 @@ fn what_cannot_be_together_is_refused() {
     for (lines, words) in [
         ("watchdog = \"1s\"", "a watchdog needs ready"),
         ("ready = \"line:\"", "the text to wait for must have 1 to"),
-        ("limits = { core = [2, 1] }", "can be at most 16 limits"),
+        ("limits = { core = [2, 1] }", "there can be at most 16"),
         ("user = \"\"", "the name or number of a user or group"),
     ] {
         let found = refused(&format!("[services.a]\ncommand = [\"true\"]\n{lines}\n"));
@@ -377,11 +377,11 @@ fn output_is_kept_over_restarts() {
     );
     application.until_running("web");
     until("it wrote", || {
-        (application.well(&["logs", "web"]) == "web 1\n").then_some(())
+        (application.run(&["logs", "web"]).out == "web 1\n").then_some(())
     });
     application.well(&["restart", "web"]);
     until("it wrote again", || {
-        (application.well(&["logs", "web"]) == "web 1\nweb 1\n").then_some(())
+        (application.run(&["logs", "web"]).out == "web 1\nweb 1\n").then_some(())
     });
     assert_eq!(
         application.well(&["logs", "web", "--stderr", "--tail", "1"]),
@@ -411,7 +411,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
     std::fs::write(file, "API_TOKEN=tell-nobody\n").expect("a writable file");
     application.well(&["start", "web"]);
     let wrote = until("it wrote", || {
-        Some(application.well(&["logs", "web"])).filter(|it| it.lines().count() == 2)
+        Some(application.run(&["logs", "web"]).out).filter(|it| it.lines().count() == 2)
     });
     let dir = application
         .files

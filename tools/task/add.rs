@@ -23,7 +23,7 @@ use std::ffi::OsString;
 Examples:
   sexton task add -- ./import customers.csv
   sexton task add --group mails --priority high -- ./send-newsletter
-  sexton task add --work site-7 -- ./deploy site-7    one task for site-7 at a time
+  sexton task add --work site-7 -- ./deploy site-7    one at a time for site-7
   sexton task add --wait 10m -- ./report              wait until it has ended
   sexton task add --inject within-task:segv -- ./report
                                                       the first attempt dies
