@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
 
-/// The most deliveries whose records are written in place. Of few clients, each would wait longer for the two hand-overs between
-/// threads than for a sync; of many, most are served while the journal thread syncs.
+/// The maximum number of deliveries whose records are written in place. With few clients, the two hand-overs between threads would take
+/// longer than a sync; with many, most are served while the journal thread syncs.
 const FEW: u32 = 4;
 
 /// Why a node halted.
