@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The maximum number of connections that may wait to be accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// Listeners that are open already, such as those passed by a service manager. Each is used instead of an address.
+/// Listeners that are open already, such as those passed by a service manager. Each replaces the configured address of its protocol.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners {
     /// The LockServer listener.
@@ -80,7 +80,7 @@ impl serde::Serialize for Address {
     }
 }
 
-/// An open listener, of either kind.
+/// An open listener, on TCP or on a Unix socket.
 #[derive(Clone, Debug)]
 pub enum Opened {
     /// A TCP listener.
@@ -191,7 +191,7 @@ impl std::str::FromStr for Network {
         if bits > width {
             return Err(wrong());
         }
-        // An IPv4-mapped IPv6 address is treated as IPv4, as is the address of a connection.
+        // An IPv4-mapped network is stored as IPv4, because the addresses of connections are compared in that form.
         match (address.to_canonical(), bits.checked_sub(96)) {
             (inner @ IpAddr::V4(_), Some(bits)) if address.is_ipv6() => Ok(Self {
                 address: inner,

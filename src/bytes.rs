@@ -1,4 +1,4 @@
-//! Immutable bytes, shared between the state, an answer and a copy of a page. Human-readable formats show them as text.
+//! Immutable bytes that the state, answers and copies of pages share. Human-readable formats show them as text.
 
 use crate::text;
 use serde::de::Visitor;

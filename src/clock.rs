@@ -1,6 +1,6 @@
 //! Node time: milliseconds since 1970 that never go back and never jump.
 //!
-//! The system clock is the only caller of the operating system's clocks. It starts at the wall clock, or at the newest
+//! [`SystemClock`] alone reads the operating system's clocks. It starts at the wall clock's time, or at the newest
 //! journal entry's time if that is later, and advances with the boot-time clock alone. So steps of the wall clock
 //! neither expire nor freeze anything, and deadlines that pass while the machine is suspended are due when it resumes.
 
@@ -97,7 +97,7 @@ pub enum Deadline {
     Time(Timestamp),
     /// A date, reached when the wall clock shows it.
     Date(Date),
-    /// A date on which something is removed for good; it is also put off while the wall clock is in doubt.
+    /// A date on which something is removed for good; the removal is also postponed while the wall clock is in doubt.
     Removal(Date),
 }
 
@@ -180,7 +180,7 @@ impl SystemClock {
         clock
     }
 
-    /// Returns the wall clock minus node time, both read within one millisecond of node time: the thread may be suspended in between.
+    /// Returns the wall clock minus node time; `None` if node time advanced between the two readings every time.
     fn measured_offset_ms(&self) -> Option<i64> {
         (0..READINGS_MAX).find_map(|_| {
             let (before, wall) = (self.now(), self.wall());
@@ -199,7 +199,7 @@ impl Clock for SystemClock {
     }
 
     /// Both clocks are read in whole milliseconds, so their difference varies by one. The value returned last is kept until the clocks
-    /// have moved apart by more than that: a moment of the past has the same date in every answer.
+    /// have moved apart by more than that, so that a moment of the past has the same date in every answer.
     fn offset_ms(&self) -> i64 {
         let last = self.offset.load(Ordering::Relaxed);
         let found = self.measured_offset_ms().unwrap_or(last);
@@ -254,7 +254,7 @@ impl ManualClock {
         self.rouse();
     }
 
-    /// Sets the time, even backwards; only for tests that time going back is detected.
+    /// Sets the time, even backwards. Only for tests that check that time going back is detected.
     pub fn set(&self, now: Timestamp) {
         self.hands.now.store(now.0, Ordering::SeqCst);
         self.rouse();

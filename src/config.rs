@@ -106,7 +106,7 @@ impl Config {
         }
     }
 
-    /// Returns the maximum length of a request body in bytes: a job over HTTP, in base64, with the JSON around it.
+    /// Returns the maximum length of a request body in bytes: enough for the largest job in base64, with the JSON around it.
     pub fn request_bytes_max(&self) -> usize {
         REQUEST_BYTES_MAX + (self.rules.queue.body_bytes_max as usize).div_ceil(3) * 4
     }

@@ -1,9 +1,9 @@
 //! Decodes what rmp-serde writes: [MessagePack](https://github.com/msgpack/msgpack/blob/master/spec.md), as far as journals, snapshots
 //! and messages between actors use it. They contain no floats and no extensions.
 //!
-//! rmp-serde can decode it, too, and the tests below compare the two. But its decoder is compiled again for each type, kind of reader and
-//! configuration: a quarter of this crate's code, and of the time to compile it. This one has a single kind of reader, and inspects bytes
-//! in one place.
+//! rmp-serde has a decoder, too, and the tests below compare the two. But that one is compiled again for each type, kind of reader and
+//! configuration, and made up a quarter of this crate's code and compile time. This decoder has a single kind of reader, and inspects
+//! bytes in one place.
 
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
@@ -277,7 +277,7 @@ impl<'de> de::MapAccess<'de> for &mut Items<'_, 'de> {
 /// A variant of an enum.
 struct Variant<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
-    /// Whether content follows its name.
+    /// Whether content follows the variant's name.
     holds: bool,
 }
 

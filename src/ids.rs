@@ -1,7 +1,7 @@
 //! Identifiers used across modules, each a distinct type so that one cannot be passed for another.
 //!
-//! A [`Seq`] or [`Token`] is handed out only once in the life of a data directory. Rules about who may use them are
-//! elsewhere.
+//! A [`Seq`] or [`Token`] is handed out only once in the life of a data directory. State machines decide who may use
+//! a token.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -303,13 +303,13 @@ impl<'de> Deserialize<'de> for Chance {
 pub struct RequestKey {
     /// A digest of the client, of the key that it chose, and of the position of this message in its request.
     pub id: u128,
-    /// A digest of what is requested: a key belongs to one request.
+    /// A digest of what is requested, which reveals a key that is reused for a different request.
     pub fingerprint: u128,
 }
 
 impl RequestKey {
-    /// Returns the key of message number `message` of a request, counting from 0. Ids are effectively random, so those of other requests
-    /// are far away.
+    /// Returns the key of message number `message` of a request, counting from 0. Ids are effectively random, so they do not collide
+    /// with those of other requests.
     #[must_use]
     pub const fn nth(self, message: u64) -> Self {
         Self {

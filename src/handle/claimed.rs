@@ -52,9 +52,9 @@ impl Queues {
         self.change(id, touch).await
     }
 
-    /// Reports that a claimed job failed. It is tried again after `retry_after_ms`; if that is `None`, after the back-off of its type; if
-    /// that is not set, when the claim would have ended. If that was its last try, it is abandoned. Returns the job's state, no longer
-    /// claimed, or `None` if the job was to run at most once and has been removed. `error` is shown with the job until it fails again.
+    /// Reports that a claimed job failed. It is tried again after `retry_after_ms`, or if that is `None`, after the back-off of its type.
+    /// If its type has none, it is tried again when the claim would have ended. After its last try, it is abandoned. Returns the job,
+    /// no longer claimed, or `None` if it was to run at most once and has been removed. `error` is shown with the job until it fails again.
     pub async fn fail(
         &self,
         id: u64,

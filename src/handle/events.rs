@@ -21,7 +21,7 @@ pub struct Events {
 }
 
 impl Handle {
-    /// Subscribes to events from now on, or after a position: locks granted or lost and why, restarts, checkpoints.
+    /// Subscribes to events (locks granted or lost and why, restarts, checkpoints), from now on or after a position.
     ///
     /// Events are collected while there are subscribers and for ten minutes afterwards; the newest 65,536 are kept, in
     /// memory only.

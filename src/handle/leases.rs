@@ -105,8 +105,8 @@ impl Leases {
         }
     }
 
-    /// Requests a pass. If the request has a command, the node launches it when its turn comes, even if the caller has gone by then. If it
-    /// is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
+    /// Requests a pass. If the request has a command, the node launches it when its turn comes, even if the caller has gone by then. If the
+    /// request is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
     ///
     /// # Errors
     /// Returns [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], or the error in the request.
@@ -122,7 +122,7 @@ impl Leases {
         }
     }
 
-    /// Requests a pass that the caller runs itself, and waits for its turn. Returns the token of the pass, or `None` if there will be none.
+    /// Requests a pass that the caller runs itself, and waits for its turn. Returns the token of the pass, or `None` if no pass is needed.
     /// Dropping the future while it waits gives up the position in line, unless the request has an idempotency key, with which it can be
     /// repeated. The position is also kept if the future is dropped before the request is answered.
     ///
@@ -250,8 +250,8 @@ impl Leases {
         self.lease(import).await
     }
 
-    /// Deletes a lease with all its settings. Returns whether it has been deleted already: with `force`, a running pass
-    /// is stopped first and the lease is deleted when the pass has ended, see [`Leases::ended`].
+    /// Deletes a lease with all its settings. With `force`, a running pass is stopped first: the result is then `false`,
+    /// and the lease is deleted when the pass has ended, see [`Leases::ended`].
     ///
     /// # Errors
     /// Returns [`Refused::Running`] if a pass is running and `force` is not set.

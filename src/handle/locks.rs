@@ -67,7 +67,7 @@ pub enum LockError {
     /// Another owner holds the lock, and the request did not wait or timed out.
     #[error("another owner holds the lock")]
     Held {
-        /// The entry's position in line when it was requested; 2 for the first waiter.
+        /// The entry's position in line when the lock was requested; the first waiter has position 2.
         place: u32,
     },
     /// There is no such entry: it never existed, was released, or has expired.
@@ -167,9 +167,9 @@ impl Locks {
     /// Acquires a lock, waiting for it as long as `terms` allow. If the entry exists already, it is renewed with the new
     /// TTL.
     ///
-    /// Present the token to the resource that the lock guards: tokens only ever grow, so a client with an older token has since lost the
-    /// lock. Dropping the future before it resolves ends the entry, waiting or held, and so does a restart of the node while it waits.
-    /// Neither applies to a request with an idempotency key, which can be repeated, or to one that is bound to a process.
+    /// Present the token to the resource that the lock guards: tokens only ever grow, so a client whose token is older than one already
+    /// seen has lost the lock. Dropping the future before it resolves ends the entry, waiting or held. A restart of the node ends a
+    /// waiting entry. Neither applies to a request with an idempotency key, which can be repeated, or to one that is bound to a process.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] if the lock is not granted within `terms.wait` seconds, and [`LockError::Absent`] if the entry was ended

@@ -84,7 +84,7 @@ pub struct Handle {
 
 /// A listener of the node. It is built on the handle, and reports to the status as plain data.
 pub(crate) trait Listener: Send + Sync {
-    /// Adds the address and statistics; `locks` are the numbers of lock owners and contenders.
+    /// Adds the listener's address and statistics to `listening`; `locks` are the numbers of lock owners and contenders.
     fn show(&self, locks: (u32, u32), listening: &mut Listening);
 }
 
@@ -388,7 +388,7 @@ impl Handle {
         }
     }
 
-    /// Returns whether memory limits apply here to the process or to its tree, if that is known.
+    /// Returns what memory limits apply to here: `process` or `tree`; `None` if that is not known yet.
     fn memory_limits(&self) -> Option<&'static str> {
         let trees = self.facts.keeping.observed().now().bounds_trees?;
         Some(if trees { "tree" } else { "process" })

@@ -70,7 +70,7 @@ pub enum PastError {
     /// Too many requests are waiting.
     #[error("too many requests for the past are waiting: try again in a moment")]
     Busy,
-    /// It would take too much memory.
+    /// The answer would take too much memory.
     #[error("{0}; `sexton replay` can show it, in a separate process")]
     TooLarge(String),
     /// The journal cannot be read.
@@ -82,7 +82,7 @@ pub enum PastError {
 }
 
 impl PastError {
-    /// Returns the reason as a [`Reason`].
+    /// Returns the machine-readable reason.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Memory => Reason::NoFiles,
@@ -135,7 +135,7 @@ impl Handle {
 
 impl Past {
     /// Returns the state after entry `at`, or the current state, with the entries around it. A number outside the known range is
-    /// moved into it.
+    /// replaced by the nearest one inside.
     pub async fn state(&self, at: Option<Seq>) -> Result<Answered<Box<StateAt>>, PastError> {
         self.ask(|answer| Question::State(at, answer)).await
     }

@@ -51,7 +51,7 @@ impl Queues {
         Ok(self.pop_some(queues, 1).await?.pop())
     }
 
-    /// Claims up to `most` jobs in the same way.
+    /// Claims up to `most` jobs, each as [`Queues::pop`] does.
     pub async fn pop_some(
         &self,
         queues: &[QueueName],

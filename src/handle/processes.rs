@@ -23,7 +23,7 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
 
-/// The number of processes whose resource usage is read in one go. Notifications of ends wait for that.
+/// The number of processes whose resource usage is read in one go. Notifications that processes have ended wait until then.
 const READ_AT_ONCE: usize = 32;
 
 /// The number of processes checked in one go.
@@ -255,7 +255,7 @@ impl Processes {
             let (answer, read) = oneshot::channel();
             self.keeping
                 .usage(trees.iter().flatten().copied().collect(), |usage| {
-                    // The caller may be gone.
+                    // The caller may no longer be waiting.
                     drop(answer.send(usage));
                 });
             let mut read = read.await.map_err(|_| Stopped)?.into_iter();
@@ -279,14 +279,14 @@ impl Processes {
         };
         loop {
             let (records, next) = self.list(selection.clone()).await?;
-            // A process that has ended before its tree cannot be looked for here.
+            // A process that has ended cannot be looked up here, even if its tree is still alive.
             let live = records.iter().filter(|record| record.end.is_none());
             let trees = live.filter_map(|it| Some((tree(it)?, it.run_dir.clone())));
             let trees: Vec<(Tree, Option<Bytes>)> = trees.collect();
             let ids: Vec<ProcessId> = trees.iter().map(|(tree, _)| tree.id).collect();
             let (answer, gone) = oneshot::channel();
             self.keeping.reconcile(trees, |gone| {
-                // The caller may be gone.
+                // The caller may no longer be waiting.
                 drop(answer.send(gone));
             });
             let gone = gone.await.map_err(|_| Stopped)?;
@@ -322,7 +322,7 @@ impl Processes {
     pub(super) async fn strangers(&self) -> Result<Vec<(ProcessId, u32)>, ProcessError> {
         let (answer, strangers) = oneshot::channel();
         self.keeping.strangers(|found| {
-            // The caller may be gone.
+            // The caller may no longer be waiting.
             drop(answer.send(found));
         });
         Ok(strangers.await.map_err(|_| Stopped)?)
@@ -411,8 +411,8 @@ impl Processes {
         named: Option<ProcessId>,
     ) -> Result<(RecordView, bool), ProcessError> {
         if let Some(id) = named {
-            // It may be the very process that registers, faster than the report of its start: without its identity, it would get a
-            // second record. An error does not matter, since there may be no such record.
+            // The process may be registering itself before the report of its start arrives. Without the identity in that report, it
+            // would get a second record. An error does not matter, since there may be no record with this id.
             drop(self.started(id).await);
         }
         let described = requester::describe(process.into(), tags, named);
@@ -420,7 +420,7 @@ impl Processes {
         self.register(registering).await
     }
 
-    /// Returns the directory of a process's files; `None` if it was not launched here.
+    /// Returns the directory of a process's files; `None` if this node did not launch the process.
     pub fn run_dir(&self, record: &RecordView) -> Option<PathBuf> {
         let own = record.run_dir.as_ref();
         self.keeping
@@ -437,7 +437,7 @@ impl Processes {
     pub async fn keeper(&self) -> Result<PathBuf, ProcessError> {
         let (answer, joined) = oneshot::channel();
         self.keeping.join(move |result| {
-            // The caller may be gone.
+            // The caller may no longer be waiting.
             drop(answer.send(result));
         });
         let joined = joined.await.map_err(|_| Stopped)?;
@@ -474,7 +474,7 @@ impl Processes {
     }
 }
 
-/// Returns the live part of a record, if anything may be alive.
+/// Returns the tree of a process; `None` if the process itself is not alive, or has no identity yet.
 fn tree(record: &RecordView) -> Option<Tree> {
     let lives = matches!(record.phase, Phase::Running | Phase::Stopping);
     Some(Tree {

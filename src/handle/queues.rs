@@ -73,8 +73,8 @@ impl Queues {
         }
     }
 
-    /// Returns a handle whose claims last `ms` milliseconds, whatever their jobs and types specify; 0 restores that. A
-    /// touch restarts the same span.
+    /// Returns a handle whose claims last `ms` milliseconds, whatever their jobs and types specify; with 0, those decide
+    /// again. A touch restarts the same span.
     #[must_use]
     pub fn claiming_for(&self, ms: u64) -> Self {
         Self {
@@ -176,12 +176,12 @@ impl Queues {
             let repush = Message::Repush { queue, count };
             let some = match self.one(self.message(repush, turn)).await? {
                 Reply::Count(count) => count,
-                // The stop marker of the request that this repeats.
+                // This repeats an earlier request, which marked this turn as its last.
                 Reply::Done => 0,
                 other => return Err(refusal(&other)),
             };
             if some == 0 && turn > 0 && self.key.is_some() {
-                // A turn that does nothing leaves no receipt, so a repetition would continue with jobs abandoned since.
+                // A turn that does nothing leaves no receipt, so a repetition would make jobs ready that were abandoned later.
                 self.one(self.message(Message::Spoil, turn)).await?;
             }
             repushed = repushed.saturating_add(some);
@@ -277,7 +277,7 @@ impl Queues {
         }
     }
 
-    /// Returns a page of the queues that match a filter, in the same way.
+    /// Returns a page of the queues that match a filter, as [`Queues::select_jobs`] does of jobs.
     pub async fn select_queues(
         &self,
         selection: QueueSelection,
@@ -363,8 +363,8 @@ impl Queues {
         }
     }
 
-    /// Wraps a message of a request, which may have several. Each has its own idempotency key, so that a repetition carries
-    /// out the missing ones.
+    /// Wraps message number `nth` of a request. Each has its own idempotency key, so that a repetition of the request
+    /// carries out the messages that are missing.
     pub(super) fn message(&self, message: Message, nth: u64) -> Item<QueueMachine> {
         Item::once(message, self.key.map(|key| key.nth(nth)))
     }

@@ -1,4 +1,4 @@
-//! Results of jobs: storing them by the worker, and looking them up afterwards.
+//! Results of jobs: workers store them, and others look them up afterwards.
 
 use crate::actors::queue::{
     JobEnd, JobResult, JobView, KeepResult, Message, Phase, Query, Reply, Right, Watch,

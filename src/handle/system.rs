@@ -58,7 +58,7 @@ impl System {
         let mut readers = self.readers();
         readers.reading = false;
         for waiting in readers.waiting.drain(..) {
-            // The caller may be gone.
+            // The caller may no longer be waiting.
             drop(waiting.send(reading.clone()));
         }
     }
@@ -75,7 +75,7 @@ fn read() -> Reading {
     }
 }
 
-/// Each psutil call has its own panic guard: `virtual_memory` subtracts values that may not add up in containers.
+/// Each psutil call has its own panic guard, because `virtual_memory` subtracts values that may be inconsistent in containers.
 #[cfg(target_os = "linux")]
 fn host() -> HostStatus {
     let load = guard(psutil::host::loadavg).ok().and_then(Result::ok);

@@ -360,7 +360,7 @@ impl Tasks {
         self.keeping.reporting()?.process_of(secret)
     }
 
-    /// Returns what the journal lacks while the disk is low on space: no burst begins then.
+    /// Returns what the journal lacks while the disk is low on space, when no burst begins; otherwise `None`.
     pub(super) fn shortage(&self) -> Option<Shortage> {
         self.journal.as_ref()?.shortage()
     }

@@ -52,7 +52,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The type, which is the name of the default tenant's queue: 1 to 200 letters, digits and `-+/;.$_()`, not beginning with `-`.
     const TYPE: &'static str;
 
-    /// Does the work. Runs on the worker's thread, in that thread's tokio runtime, and may run twice for one job: see the module. `Ok` ends
+    /// Does the work. Runs on the worker's thread, in that thread's tokio runtime, and may run twice for one job. `Ok` ends
     /// the job. The future is dropped midway if the claim is lost because the job was deleted or its queue flushed.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl JobError {
         }
     }
 
-    /// Postpones the job by `after` without trying it. This does not count as a try unless the job is a day old.
+    /// Creates a postponement of the job by `after`. It does not count as a try unless the job is a day old.
     pub fn snooze(after: Duration, reason: impl Display) -> Self {
         Self {
             reason: reason.to_string(),
@@ -177,7 +177,7 @@ pub enum WorkError {
 /// The workers of one type of jobs. Dropping this stops them from claiming further jobs, without waiting for running ones.
 pub struct Workers {
     stop: watch::Sender<bool>,
-    /// Every worker holds a sender; the channel closes when all have ended.
+    /// Every worker holds a sender; the channel closes when all workers have ended.
     alive: mpsc::Receiver<Infallible>,
 }
 
@@ -264,7 +264,7 @@ impl Worker {
             let claimed = tokio::select! {
                 biased;
                 _ = self.stopping.wait_for(|stops| *stops) => {
-                    // A job claimed at this moment is not tried.
+                    // A job claimed at this moment is given back untried.
                     if let Ok(Some(claim)) = waiting.withdraw().await {
                         self.queues.give_back(claim.id, claim.token);
                     }

@@ -19,7 +19,7 @@ pub(crate) enum AttemptState {
     Orphaned(Started),
     /// Its process has ended.
     Exited(Exited),
-    /// It could not be started.
+    /// The attempt could not be started.
     Failed { step: u8, errno: i32 },
 }
 
@@ -206,7 +206,7 @@ impl Attempts {
         }
     }
 
-    /// Records the end of a child and returns it as that of its attempt; `None` if the child belonged to none.
+    /// Records the end of a child, and returns the end of its attempt; `None` if the child belonged to no attempt.
     pub(crate) fn end(&mut self, ended: &ChildExit, at: u64) -> Option<Exited> {
         let attempt = self.children.remove(&ended.pid)?;
         let held = self.held.get_mut(&attempt)?;
@@ -226,7 +226,7 @@ impl Attempts {
         self.children.get(&pid).copied()
     }
 
-    /// Forgets an attempt unless its process is our running child. Returns its last known state.
+    /// Forgets an attempt and returns its last state; `None` if it is not held, or is kept because its process is our running child.
     pub(crate) fn forget(&mut self, attempt: ProcessId) -> Option<AttemptState> {
         match self.held.get(&attempt)? {
             AttemptState::Starting(_) | AttemptState::Running(_) => None,

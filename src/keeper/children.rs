@@ -17,7 +17,7 @@ use std::io;
 const REAPED_MAX: usize = 1024;
 
 impl Keeper {
-    /// Launches an attempt unless it is held already. A returned failure is not an outcome of the attempt: it may be requested again.
+    /// Launches an attempt unless it is held already. A returned failure is not an outcome of the attempt, which may be requested again.
     pub(super) fn launch(&mut self, attempt: ProcessId, launch: &Launch) -> Option<Failed> {
         if self.attempts.get(attempt).is_some() {
             return None;
@@ -157,7 +157,7 @@ impl Keeper {
         }
         self.log.forget(&forgotten);
         if self.log.is_mostly_past(self.attempts.len()) {
-            // If this fails, the old log remains valid; it is only longer.
+            // If this fails, the old log, which is only longer, remains valid.
             drop(self.log.compact(self.attempts.records()));
         }
     }

@@ -17,9 +17,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The number of bytes read at once: more than the length of most requests. Each launch briefly shares all memory with the new process, so
 /// every page of this buffer touched between two launches is copied or faulted in again.
 const READ: usize = 8 << 10;
-/// The amount of waiting output, in bytes, from which no more reports are derived.
+/// The amount of waiting output, in bytes, at which no more reports are derived.
 const OUTPUT_MAX: usize = 64 << 10;
-/// The number of waiting answers from which no more requests are read.
+/// The number of waiting answers at which no more requests are read.
 const ANSWERS_MAX: usize = 1024;
 /// The maximum number of waiting changes; beyond that, all attempts are reported instead.
 const CHANGES_MAX: usize = 4096;
@@ -117,7 +117,7 @@ impl Feed {
             match attempts.report(attempt) {
                 Some(report) => return Some(report),
                 None if attempts.get(attempt).is_none() => return Some(Report::Absent { attempt }),
-                // The attempt is being started; the outcome will be a change.
+                // The attempt is being started; the outcome will be reported as a change.
                 None => {}
             }
         }
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// Takes the next request, with its length in bytes, if it has arrived completely.
+    /// Takes the next request, with its length in bytes; `None` if it has not arrived completely.
     pub(crate) fn take(&mut self) -> Result<Option<(Request, usize)>, String> {
         match frame::front(&self.input) {
             Front::Whole(request, length) => {

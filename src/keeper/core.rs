@@ -66,7 +66,7 @@ pub(crate) struct Keeper {
     writes_at: u64,
     /// Whether some children may have ended.
     pub(super) reaps: bool,
-    /// Since when the keeper has held nothing, and how long it stays after that.
+    /// When the keeper began to hold nothing, and how long it stays after that, in milliseconds.
     idle_since: Option<u64>,
     pub(super) idle_ms: u64,
     is_over: bool,

@@ -167,7 +167,7 @@ fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Returns whether `user` is the user that we already run as. Without root privileges, it may be requested but cannot be set.
+/// Returns whether `user` is the one we already run as. Such a request is valid even without the privileges to change users.
 fn is_our_own(user: &User) -> bool {
     use rustix::process::{getegid, geteuid, getgroups};
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());

@@ -180,7 +180,7 @@ impl Log {
         written
     }
 
-    /// Appends that `attempts` are forgotten. If that fails, a keeper that restores this log will report them once more.
+    /// Records that `attempts` are forgotten. If that fails, a keeper that restores this log will report them once more.
     pub(crate) fn forget(&mut self, attempts: &[crate::ids::ProcessId]) {
         let mut bytes = Vec::with_capacity(attempts.len() * LENGTH);
         for (attempt, number) in attempts.iter().zip(self.records..) {
@@ -222,7 +222,7 @@ impl Log {
     }
 }
 
-/// Returns the size of a log with this many records.
+/// Returns the size in bytes of a log with `records` records.
 fn end_of(records: u32) -> u64 {
     bytes_of(u64::from(records) + 1)
 }
@@ -232,12 +232,12 @@ fn bytes_of(records: u64) -> u64 {
     records.saturating_mul(length)
 }
 
-/// Returns the number of bytes that may still be written for this many attempts.
+/// Returns the number of bytes that may still be written for `held` attempts.
 fn room_for(held: u64) -> u64 {
     bytes_of(held.saturating_mul(CONSEQUENCES).saturating_add(1))
 }
 
-/// Reserves space for the records that may be written for this many attempts; returns the offset up to which it is reserved.
+/// Reserves space for the records that may be written for `held` attempts; returns the offset up to which it is reserved.
 fn keep_room(file: &File, from: u64, held: u64) -> io::Result<u64> {
     let room = room_for(held).saturating_add(ROOM);
     match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {

@@ -21,7 +21,7 @@ pub(crate) struct Waiting {
 /// The expiry of a parcel that stays as long as its connection.
 pub(crate) const STAYS: u64 = u64::MAX;
 
-/// Returns when a parcel that arrives now expires.
+/// Returns when a parcel that arrives at `now` expires.
 pub(crate) const fn until(now: u64) -> u64 {
     now + PARCEL_SECONDS * 1000
 }

@@ -37,7 +37,7 @@ pub enum Request {
     },
     /// The first frame of any other client: it hands over a parcel, accompanied by three descriptors, and is answered by `Taken`.
     Parcel {
-        /// The ticket by which a launch refers to it.
+        /// The ticket by which a launch refers to the parcel.
         ticket: u128,
         /// The parcel.
         parcel: Box<Parcel>,
@@ -87,7 +87,7 @@ pub struct Parcel {
     pub umask: u32,
     /// Resource limits: resource, soft limit, hard limit. `u64::MAX` means unlimited.
     pub limits: Vec<(u32, u64, u64)>,
-    /// The memory limit of its whole control group in bytes, applied if the group can be limited.
+    /// The memory limit of the process's whole control group in bytes, applied if the group can be limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<u64>,
 }
@@ -103,7 +103,7 @@ pub struct Launch {
     pub env: Vec<Bytes>,
     /// The ticket of a parcel, which provides its streams, umask and limits.
     pub parcel: Option<u128>,
-    /// The files for standard output and standard error, unless there is a parcel. Its standard input is `/dev/null`.
+    /// The files for standard output and standard error, unless there is a parcel. Without a parcel, standard input is `/dev/null`.
     pub output: Option<(Bytes, Bytes)>,
     /// Whether output is appended to existing files.
     pub appends: bool,

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 pub const SOCKET: &str = "keeper.sock";
 /// The maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
-/// The interval and the number of checks for whether a keeper that accepts no connections has exited.
+/// How often, and how many times, to check whether a keeper that accepts no connections has exited.
 const LEAVING_LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,

@@ -55,7 +55,7 @@ pub enum Tier {
 /// The kernel features found by the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Whether the kernel has pidfds (5.3).
+    /// Whether the kernel has pidfds (Linux 5.3).
     pub pidfds: bool,
     /// Whether the inode of a pidfd is unique to its process (6.9).
     pub inodes: bool,

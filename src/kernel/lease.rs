@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// `F_SETSIG` of `asm-generic/fcntl.h`, which every architecture has.
+/// `F_SETSIG` as defined in `asm-generic/fcntl.h`.
 const F_SETSIG: libc::c_int = 10;
 
 /// Returns whether any process has this file open for writing. `file` must be open read-only. The kernel grants a read lease only if there

@@ -26,7 +26,7 @@ pub struct Bound {
 /// Returns the errors of [`create`].
 pub fn create_giving(base: &Path, name: &str) -> io::Result<std::path::PathBuf> {
     let path = create(base, name)?;
-    // Either may fail; then nothing has changed, and memory is bounded in other ways.
+    // Either call may fail; then nothing has changed, and memory is bounded in other ways.
     drop(give_out(base));
     drop(give_out(&path));
     Ok(path)
@@ -148,7 +148,7 @@ mod tests {
     fn a_base_has_the_controller_given_out_where_it_can_be() {
         let base = group(&["cgroup.subtree_control"]);
         let path = create_giving(base.path(), "ours").expect("the group is created");
-        // The kernel adds it to the list; here the file contains what was written.
+        // The kernel would add the controller to the list; this plain file contains what was written.
         assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
         assert!(!is_given_out(&path), "the group has no such file");
         let list = path.join("cgroup.subtree_control");

@@ -158,7 +158,7 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
 /// # Errors
 /// Returns an error if the file cannot be read or is not in the documented format.
 pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
-    // The kernel writes the status as 0 for users who may not read it. They may not read this link either; for others, a zombie has none.
+    // The kernel writes the status as 0 for users who may not read it. Nor may they read this link; for others, a zombie has no link.
     let directory = fs::read_link(format!("/proc/{pid}/cwd"));
     if !directory.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(None);
@@ -167,7 +167,7 @@ pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
     Ok(stat.map(|stat| stat.exit_code))
 }
 
-/// Returns PID and name of processes that have one of these files open, in no particular order and at most `most` of them.
+/// Returns the PIDs and names of processes that have one of these files open, in no particular order and at most `most` of them.
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.

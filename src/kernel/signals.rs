@@ -78,8 +78,8 @@ pub fn ignore(signal: u32) {
     unsafe { libc::signal(number(signal), libc::SIG_IGN) };
 }
 
-/// Restores the system's setting for huge pages. A parent that disabled them for itself passed this on to us, and we would pass it on to
-/// our children.
+/// Restores the system's setting for huge pages. A parent that disabled them for itself passed that setting on to us, and we would pass it
+/// on to our children.
 pub fn allow_huge_pages() {
     // SAFETY: the call takes only integers.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0) };

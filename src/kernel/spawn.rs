@@ -54,7 +54,7 @@ impl Spawned {
 pub struct Outcome(PipeReader);
 
 impl Outcome {
-    /// Returns `None` if nothing is known yet, else `Ok` once the program is executed or the step that failed and its `errno`.
+    /// Returns `Ok` if the program was executed, or the step that failed and its `errno`; `None` if the outcome is not known yet.
     pub fn read(&mut self) -> Option<Result<(), (Step, i32)>> {
         let mut bytes = [0; 5];
         match self.0.read(&mut bytes) {
@@ -83,7 +83,7 @@ impl AsFd for Outcome {
     }
 }
 
-/// Creates a new process with these three streams. It makes only system calls until it executes its program, and takes no locks: if the
+/// Creates a new process with these three streams. Until it executes its program, it makes only system calls and takes no locks: if the
 /// parent had other threads, their locks would stay locked in the copy.
 ///
 /// # Errors

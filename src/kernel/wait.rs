@@ -61,7 +61,7 @@ pub fn reap() -> io::Result<Children> {
     }
 }
 
-/// Returns a child that has ended and has not been reaped, without reaping it. Returns the same child until it is reaped.
+/// Returns the PID of a child that has ended and has not been reaped, if any, without reaping it: the same one until it is reaped.
 ///
 /// # Errors
 /// Returns the error of `waitid`.
@@ -78,7 +78,7 @@ pub fn reap_pid(pid: u32) -> io::Result<bool> {
     Ok(look((libc::P_PID, pid), 0)?.is_some())
 }
 
-/// Reaps a child if it has ended and returns its status in the format of `wait`.
+/// Reaps a child and returns its status in the format of `wait`; `None` if it has not ended.
 ///
 /// # Errors
 /// Returns the error of `waitid` (5.4).
@@ -88,7 +88,7 @@ pub fn reap_process(process: &Pidfd) -> io::Result<Option<u32>> {
     Ok(ended.map(|(_, status)| status))
 }
 
-/// Returns a child that has ended with its status; `None` if no selected process is our child and has ended.
+/// Returns the PID and status of a selected child that has ended; `None` if there is none.
 fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Option<(u32, u32)>> {
     // SAFETY: a plain C struct for which all zeroes is a valid value.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };

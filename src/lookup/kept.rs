@@ -28,7 +28,7 @@ pub trait Item: Sized + 'static {
     /// The number of slots on a page: as many as fill about two kilobytes with items of typical length.
     const SLOTS: u32;
 
-    /// The stored form of an item on a page, with its place there.
+    /// The form in which an item is stored on a page, together with its place there.
     type Stored<'a>: Serialize + Deserialize<'a>;
 
     /// Converts the item to its stored form, to be written at this place of a page.
@@ -44,7 +44,7 @@ pub trait Item: Sized + 'static {
     /// Appends the canonical bytes of the item, over which the digest is computed.
     fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>);
 
-    /// Returns when the item becomes due, if its spans were restarted at `epoch`.
+    /// Returns when the item, whose spans were last restarted at `epoch`, becomes due; `None` if it never does.
     fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         None
     }
@@ -411,7 +411,7 @@ mod tests {
     use crate::lookup::pages::Pages;
     use serde::{Deserialize, Serialize};
 
-    /// Everything that a machine must define for an item.
+    /// An item with everything that a machine must define for one.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     struct Lease {
         name: String,

@@ -82,7 +82,7 @@ impl Pages {
         }
     }
 
-    /// Notes when a page that was loaded from a snapshot had last changed.
+    /// Notes the entry that last changed a page that was loaded from a snapshot.
     pub fn loaded(&mut self, page: PageId, changed: Seq) {
         self.touch(page, changed, |_| {});
     }

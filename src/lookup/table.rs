@@ -4,8 +4,8 @@
 //! have unequal shares of the names, because equal shards would all grow at the same moment. Each shard doubles when it is full, the
 //! largest first, and the smallest when there are twice as many names. So at any number of names there is room for at most half as many
 //! more, and the memory that one shard frees is reused by the next to grow. Each slot keeps as much of its name's hash as its shard needs
-//! to grow: reading a million names for that would take longer than everything else that is done with them. A table is never iterated:
-//! order comes from elsewhere.
+//! to grow, because reading a million names for that would take longer than all other work on them. A table is never iterated, because
+//! its order is arbitrary.
 
 use crate::ids::Slot;
 use hashbrown::HashTable;
@@ -49,7 +49,7 @@ const PLACE_BITS: u64 = (1 << 25) - 1;
 pub struct Table {
     /// One hash table, or `SHARDS` of them.
     shards: Vec<HashTable<Place>>,
-    /// The `fast` variant will not do: with some seeds it puts numbers and other short names into few of the shards.
+    /// The `fast` variant is unsuitable: with some seeds it puts numbers and other short names into few of the shards.
     hasher: foldhash::quality::RandomState,
 }
 

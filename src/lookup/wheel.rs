@@ -166,7 +166,7 @@ impl Wheel {
         }
     }
 
-    /// Returns the place with the earliest items, and the time at which it begins. It may have become empty.
+    /// Returns the place with the earliest items, and the time at which it begins; `None` if the wheel has none. The place may be empty.
     fn first_place(&self) -> Option<(usize, u64)> {
         let level = self.levels.trailing_zeros() as usize;
         let bits = self.occupied.get(level)?;

@@ -33,7 +33,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-/// The maximum time the stop waits until subscribers can receive the last event. The event's record may not be on its way to the disk yet.
+/// The maximum time a stopping node waits until subscribers can receive the last event, which requires that the journal is synced.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The core thread's ends of the channels to the node's handles.
@@ -88,7 +88,7 @@ impl Core {
         received: mpsc::UnboundedReceiver<Command>,
         ready: &std::sync::mpsc::Sender<Result<(Handle, OpenDoors), NodeError>>,
     ) {
-        // On the heap: it holds what every actor recovers.
+        // On the heap, because this future holds the recovered state of every actor.
         match Box::pin(self.open(config)).await {
             Ok(open) => {
                 // `Node::open` waits for this.
@@ -333,7 +333,7 @@ impl Open {
             files,
         } = self;
         loop {
-            // The caller may be gone.
+            // The caller may no longer be waiting.
             match received.recv().await {
                 Some(Command::Drain(what, answer)) => {
                     drain(&spine, what).await;

@@ -44,7 +44,7 @@ pub(super) fn plant(handle: &Handle, faults: &Faults) {
     handle.actors().lock.sabotage(Box::new(lock));
 }
 
-/// Panics with the fault's name if `comes`.
+/// Panics with the fault's name if `comes` is true.
 fn strike(comes: bool, fault: Fault) {
     assert!(!comes, "injected: {}", fault.name());
 }

@@ -227,9 +227,9 @@ impl SegmentHeader {
         read().unwrap_or(Self::Bad)
     }
 
-    /// Reconstructs a damaged header, if its content is beyond doubt. `bytes` are the first bytes of the segment, including a frame if
-    /// there is one. Everything but the salt is known from the file. A salt with at most one wrong byte can be recovered, since the
-    /// checksum of the header or of the first frame must match it.
+    /// Reconstructs a damaged header; `None` unless its content is beyond doubt. `bytes` are the first bytes of the segment, including a
+    /// frame if there is one. Everything but the salt is known from the file. A salt with at most one wrong byte can be recovered, since
+    /// the checksum of the header or of the first frame must match it.
     pub fn mend(bytes: &[u8], ordinal: u64, size: u64) -> Option<Self> {
         u32::try_from(size).ok()?;
         let (said, salt) = (u32_at(bytes, 12)?, u32_at(bytes, 28)?);

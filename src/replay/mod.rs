@@ -6,7 +6,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `replayed.rs` | a machine of any types, behind a JSON interface |
+//! | `replayed.rs` | a machine of any type, behind a JSON interface |
 //! | `story.rs` | what happened to one item |
 //! | `run.rs` | records and lines in order; verifying |
 //! | `advance.rs` | records without lines, for long journals |

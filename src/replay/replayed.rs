@@ -41,7 +41,7 @@ pub trait Replayed: Recovering {
     ) -> Result<Option<DecodedEntry>, String>;
     /// Applies these rules, as recorded in the log, from here on.
     fn go_by(&mut self, rules: &[u8]);
-    /// Returns the tick of the item that is due first. Nothing is removed while `held`.
+    /// Returns the tick of the first item that is due, if any. Removals are held back while `held` is true.
     fn due(&mut self, now: Now, held: bool) -> Option<Value>;
     /// Formats the reply that the sender of the message received.
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;

@@ -129,7 +129,7 @@ impl Replay {
         self.followed = Some(item);
     }
 
-    /// Only reads from now on: for a log whose beginning is missing, so that the state is unknown.
+    /// Only reads records from now on: for a log whose beginning is missing, so its state is unknown.
     pub fn read_only(&mut self) {
         self.reads_only = true;
     }
@@ -358,7 +358,7 @@ impl Replay {
         Ok(done)
     }
 
-    /// Commits an entry and returns it, or the decision alone if that changes nothing.
+    /// Commits an entry and returns it; if nothing changes, returns only the decision.
     fn entry(
         &mut self,
         stamp: Stamp,

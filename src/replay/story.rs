@@ -123,7 +123,7 @@ impl Followed {
 pub struct Before {
     /// Effects on the item itself.
     its: Vec<StoryEvent>,
-    /// Effects on many items at once, of which this may be one.
+    /// Effects on many items at once, of which the followed item may be one.
     all: Vec<StoryEvent>,
     glance: Option<String>,
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// The number of entries shown before a moment, and after it.
 pub const AROUND: usize = 20;
 
-/// The range of sequence numbers before a moment that usually contains those entries; numbers may have gaps.
+/// The number of sequence numbers to look back, usually enough to find those entries; numbers may have gaps.
 const MARGIN: u64 = 1000;
 
 /// The number of newest events kept of a story.
@@ -65,7 +65,7 @@ pub enum TimelineError {
     /// The journal cannot be read or replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// It would take too much memory.
+    /// The state would take too much memory.
     #[error("the state is {bytes} bytes, more than the {most} that are replayed in memory")]
     TooLarge {
         /// The size of the state, in bytes.
@@ -101,7 +101,7 @@ impl From<RecoveryError> for TimelineError {
 pub struct StateAt {
     /// The requested moment: a sequence number, whether or not an entry has it.
     pub seq: Seq,
-    /// The time of the last entry up to there.
+    /// The time of the last entry up to that moment.
     pub at: Timestamp,
     /// The wall clock minus node time at that moment.
     pub offset: Offset,
@@ -146,7 +146,7 @@ pub struct Story {
     pub offset: Offset,
     /// The newest [`STORY_MAX`] events, oldest first, with the entry and the time of each.
     pub events: VecDeque<(Seq, Timestamp, StoryEvent)>,
-    /// Whether there were older ones.
+    /// Whether there were older events.
     pub more: bool,
 }
 

@@ -128,8 +128,8 @@ const WORDS: &[(&str, &str)] = &[
 /// The greatest number of days in each month.
 const LONGEST: [u16; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// More than the minutes that any clock change has repeated since 1970 (three hours, in Antarctica), and more than the
-/// clock changes that any zone has between two matches (8 years without a 29 February, twice a year).
+/// The maximum number of steps of a search. No clock change since 1970 has repeated more minutes (three hours, in
+/// Antarctica), and no zone has more changes between two matches (8 years without a 29 February, twice a year).
 const TRIES_MAX: usize = 1000;
 
 impl Schedule {
@@ -321,7 +321,7 @@ fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
     None
 }
 
-/// Finds the next match when every moment counts at which the clocks show a match.
+/// Finds the next match when every moment at which the clocks show a match counts.
 fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut since = after;
     let mut from = minute_after(zone.to_datetime(after))?;

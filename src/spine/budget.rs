@@ -64,7 +64,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Creates a holder of zero bytes.
+    /// Creates an empty reservation in `budget`.
     pub fn new(budget: &Arc<Budget>) -> Self {
         Self {
             budget: Arc::clone(budget),

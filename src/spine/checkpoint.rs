@@ -27,20 +27,20 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-/// The pause after a failed checkpoint, unless one is requested.
+/// The pause after a failed checkpoint, unless another is requested.
 const RETRY: Duration = Duration::from_secs(10);
-/// The pause after an interrupted checkpoint, unless one is requested.
+/// The pause after an interrupted checkpoint, unless another is requested.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// When a checkpoint is due: when the journal that a start would have to replay is large compared with the snapshot that it has to load.
 /// This keeps the work of checkpoints in proportion to the work of the journal, however large the state is.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Due after this many entries since the last checkpoint,
+    /// A checkpoint is due after this number of entries since the last one.
     pub records: u64,
-    /// or after this many bytes of journal since then,
+    /// It is also due after this number of journal bytes since the last one.
     pub bytes: u64,
-    /// but not before those bytes amount to this percentage of the newest snapshot's content.
+    /// In either case, it is not due before the journal bytes reach this percentage of the newest snapshot's content.
     pub growth_percent: u32,
 }
 
@@ -66,7 +66,7 @@ impl Rules {
         }
     }
 
-    /// Rules for a checkpoint after every `records` entries, whatever the size of the state.
+    /// Returns rules for a checkpoint after every `records` entries, whatever the size of the state.
     pub fn every(records: u64) -> Self {
         Self {
             records,
@@ -447,7 +447,7 @@ mod tests {
             records: 10,
             bytes: 200,
         };
-        // Half of the 401 bytes loaded is 201.
+        // Half of the 401 bytes loaded, rounded up, is 201.
         let enough = rules.enough_after(covered, 401);
         let due = |records, bytes| Appended { records, bytes }.is(enough);
         assert!(!due(10, 200), "nothing was appended since");

@@ -97,7 +97,7 @@ impl<M: Machine> Delivery<M> {
     }
 }
 
-/// How far the host came with a delivery.
+/// How far the host got with a delivery.
 #[derive(Debug)]
 pub enum Flow {
     /// Everything delivered was carried out.
@@ -187,7 +187,7 @@ impl Report {
 /// Provokes panics in tests: called before each step in which a machine may panic, with the message if there is one.
 pub type Saboteur<M> = Box<Sabotage<<M as Machine>::Message>>;
 
-/// Replaces outcomes in tests: returns another outcome than the decided one, or `None` to keep it.
+/// Replaces outcomes in tests: returns the outcome to use, or `None` to keep the decided one.
 pub type Forger<M> = Box<
     dyn Fn(
             &M,

@@ -99,7 +99,7 @@ impl Admission {
         &self.unfinished
     }
 
-    /// Waits until `commands` more commands may be opened; a number above the bound counts as the bound.
+    /// Waits until `commands` more commands may be opened; a larger number than the bound allows counts as the bound.
     pub async fn admit(&self, commands: usize) -> OwnedSemaphorePermit {
         let commands = u32::try_from(commands).unwrap_or(u32::MAX).min(self.max);
         let open = Arc::clone(&self.open);

@@ -57,7 +57,7 @@ pub struct Tell {
 /// A port that has already performed this attempt only reports its completion again. One that knows a later
 /// attempt of the same id refuses this one: the node has lost its newest entries to a power cut, which `fsync` other than
 /// `always` allows, and must request the action again. The completion, or refusal, is a message to the actor with the id and attempt,
-/// so that the machine can recognize one for an older attempt.
+/// so that the machine can recognize a message about an older attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action<W> {
     /// What the action is about, in the machine's own numbering.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// The position of an event: after the entry that it describes, and among the events of that entry.
+/// The position of an event: the entry that it describes, and its index among the events of that entry.
 ///
 /// As text, the sequence number of the entry, followed by a dot and the index among its events unless it is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,7 +20,7 @@ pub const EVENT_BYTES_MAX: usize = 64 << 20;
 /// How long events are still gathered after the last reader has left, in case it returns.
 const LINGER_MS: u64 = 600_000;
 
-/// The number of positions per millisecond on a node without files, more than it can have entries.
+/// The number of positions per millisecond on a node without files: more than the entries it can make in that time.
 const POSITIONS_PER_MS: u64 = 1 << 20;
 
 /// The events and their readers. The core writes; any thread may read.

@@ -110,11 +110,11 @@ pub struct Appended {
 /// The threshold at which enough has been appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
-    /// This many records,
+    /// The number of records to reach, unless `bytes` is reached.
     pub records: u64,
-    /// or this many bytes,
+    /// The number of bytes to reach, unless `records` is reached.
     pub bytes: u64,
-    /// but in either case at least this many bytes.
+    /// The number of bytes to reach in either case.
     pub bytes_min: u64,
 }
 
@@ -166,7 +166,7 @@ impl Ledger {
         self.mark(&Mark::Reserve { bound: self.bound });
         let at = self.now();
         let offset_ms = self.clock.offset_ms();
-        // The time that the wall clock last showed, as if no time had passed since then: the time that has passed is unknown here.
+        // The time that the wall clock last showed. How much time has passed since then is unknown here, so none is added.
         let expected = self.ended.map(|ended| {
             let shown = self.marked.believed.unwrap_or(self.marked.offset_ms);
             shown.saturating_sub_unsigned(at.0.saturating_sub(ended.0))

@@ -153,7 +153,7 @@ pub trait Timed: Machine {
         true
     }
     /// Removes an item whose tick panicked at `now` from `due`, until something else puts it back. Does nothing if the item is not due at
-    /// that time: it was put back since, or another item has taken its slot.
+    /// that time: it was put back in the meantime, or another item has taken its slot.
     fn quarantine(&mut self, _item: u64, _now: Now) {}
 }
 
@@ -326,7 +326,7 @@ pub enum Keeping {
 pub struct Start {
     /// The entry of the start.
     pub stamp: Stamp,
-    /// The number of sequence numbers skipped because the previous process may have handed them out. At most that many entries are lost.
+    /// The number of sequence numbers skipped because the previous process may have handed them out. At most `skipped` entries are lost.
     pub skipped: u64,
 }
 

@@ -51,12 +51,12 @@ impl<M: Machine> Outbox<M> {
         *self.port.borrow_mut() = Some(port);
     }
 
-    /// Holds answers until the entry `rests_on` is durable. It must not be earlier than that of the previous call.
+    /// Holds answers until the entry `rests_on` is durable, which must not be earlier than that of the previous call.
     pub fn hold(&self, rests_on: Seq, answers: Vec<Answer<M::Reply>>, reply_to: ReplyTo<M::Reply>) {
         self.push(rests_on, Output::Answers(answers, reply_to));
     }
 
-    /// Holds an action until the entry `rests_on` is durable. It must not be earlier than that of the previous call.
+    /// Holds an action until the entry `rests_on` is durable, which must not be earlier than that of the previous call.
     pub fn hold_action(&self, rests_on: Seq, action: Action<M::Action>) {
         self.push(rests_on, Output::Action(action));
     }

@@ -528,7 +528,7 @@ fn repeat(
 /// An actor whose entries are replayed.
 struct Repeating {
     actor: ActorId,
-    /// The last entry in the snapshot's state of it.
+    /// The last entry that the actor's state in the snapshot includes.
     after: Seq,
     read: ReadEntry,
 }

@@ -1,4 +1,4 @@
-//! Two snapshots of a machine in memory, written in turn from its pages as by a coordinator, for model tests.
+//! Two snapshots of a machine in memory, written in turn from its pages as a coordinator would write them, for model tests.
 
 use crate::ids::{Digest, PageId, Seq};
 use crate::spine::machine::Paged;

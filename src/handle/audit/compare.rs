@@ -16,7 +16,7 @@ pub(super) struct Picture {
     pub(super) is_low: bool,
     /// Lock entries of tasks.
     pub(super) locks: Vec<EntryView>,
-    /// Processes that others refer to, with the state of their records; a process that is not listed has no record.
+    /// Processes that tasks or bindings refer to, with the state of their records; a process that is not listed has no record.
     pub(super) records: BTreeMap<ProcessId, Recorded>,
     /// Processes of attempts that have not ended. Cleanup commands are not listed: they run independently, and may outlast
     /// the task's record.
@@ -39,7 +39,7 @@ pub(super) struct Recorded {
 }
 
 impl Picture {
-    /// Returns whether a right that lasts until `until` should have been reported as ended.
+    /// Returns whether the end of a right bound to `process` until `until` should have been reported.
     fn is_over(&self, process: ProcessId, until: Until) -> bool {
         self.records.get(&process).is_none_or(|it| match until {
             Until::Process => it.has_ended || it.is_over,

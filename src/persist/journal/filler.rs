@@ -25,7 +25,7 @@ pub trait Filler: Send {
     fn wait(&mut self) -> Filled;
 }
 
-/// Prepares segments when polled, on the caller's thread. Its segments have no salt, because it is for tests, which must be repeatable.
+/// Prepares segments when polled, on the caller's thread. Its segments have no salt, because tests use this filler and must be repeatable.
 pub struct InlineFiller {
     disk: Arc<dyn Disk>,
     asked: Option<(u64, Sizes)>,

@@ -125,7 +125,7 @@ impl fmt::Display for Passed {
     }
 }
 
-/// The maximum size of a segment. A larger file is refused, because it would take long to find that it is not a segment.
+/// The maximum size of a segment. A larger file is refused, because it would take long to find out that it is not a segment.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Loaded {

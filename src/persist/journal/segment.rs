@@ -168,9 +168,9 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
     })
 }
 
-/// Returns the segment at which to start reading for records after `after`: the last one that opens with a record up to `after`, or with
-/// the continuation of one, so that no earlier segment can hold a later record. Segments with an unreliable opening are ignored, because it
-/// does no harm to read more.
+/// Returns the segment at which to start reading to get all records after `after`: the last one that opens with a record up to `after`, or
+/// with the continuation of one, so that no earlier segment can hold a later record. Segments with an unreliable opening are ignored:
+/// reading more does no harm.
 ///
 /// An end mark proves nothing: it may repeat a number older than that of the record before it.
 pub fn first_needed(

@@ -61,7 +61,7 @@ struct Shared {
     room: AtomicU8,
     /// The number of bytes that can be written before the reserve is touched.
     space: AtomicU64,
-    /// What the log lacks while room is not ample.
+    /// What the log lacks while its room is not ample.
     shortage: Mutex<Shortage>,
     ended: AtomicBool,
     failure: Mutex<Option<Arc<PersistError>>>,

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// The size of the piece in memory: room for frames of any length, but small enough for a processor's cache.
 const WINDOW_BYTES: usize = 2 * FRAME_BYTES_MAX;
 
-/// A piece of a file, which slides over it.
+/// A piece of a file, which slides over the file as it is read.
 pub struct Window {
     file: Box<dyn DiskFile>,
     len: usize,
@@ -116,7 +116,7 @@ pub fn each_piece(
     Ok(())
 }
 
-/// Returns the index of the last byte that is not zero. Checks many at a time, since most bytes are usually zero.
+/// Returns the index of the last byte that is not zero. Checks many bytes at a time, since most are usually zero.
 pub fn last_used(bytes: &[u8]) -> Option<usize> {
     let is_zero = |block: &[u8]| block.iter().fold(0, |any, byte| any | byte) == 0;
     let zeros = bytes.rchunks(256).take_while(|block| is_zero(block));

@@ -212,13 +212,13 @@ impl Writer {
         }
     }
 
-    /// Returns the number of bytes that can be written without asking the disk for more.
+    /// Returns the number of bytes that can be written without more space on the disk.
     fn prepared(&self) -> u64 {
         let next = self.next.as_ref().map_or(0, |next| next.size);
         self.size - self.offset + next
     }
 
-    /// Returns the number of bytes left, and the number needed for the next segment.
+    /// Returns the number of bytes left in the prepared space, and the number needed for the next segment.
     pub fn shortage(&self) -> Shortage {
         Shortage {
             left: self.prepared(),
@@ -309,10 +309,10 @@ fn distance(synced: u64, offset: u64) -> u32 {
 
 /// Ends the log at `offset` of a segment: only zeros follow, and no later segment.
 ///
-/// If the previous process was killed, what was read after `synced` may still be only in memory; and if its last sync failed, the operating
-/// system may have forgotten that it has yet to be written. The writer counts it as synced, so it is written again and synced here. The
-/// order matters: a crash in between must leave a log that ends in the same position. So a later segment with parts of a cut record is
-/// zeroed before this one loses the mark that points to it, and removed only afterwards.
+/// If the previous process was killed, the bytes after `synced` may still be only in memory; and if its last sync failed, the operating
+/// system may have forgotten to write them. The writer counts these bytes as synced, so they are written again and synced here. The order
+/// of the steps matters: a crash in between must leave a log that ends in the same position. So a later segment with parts of a cut record
+/// is zeroed before this one loses the mark that points to it, and removed only afterwards.
 pub(crate) fn cut(
     disk: &dyn Disk,
     (ordinal, offset): (u64, u64),
@@ -414,7 +414,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::sync::Arc;
 
-    /// A filler whose disk is full after the first segment, and which takes longer to notice this than the test polls.
+    /// A filler whose disk is full after the first segment, and that reports this only to a caller that waits for it.
     struct Slow {
         first: Option<Filled>,
     }

@@ -114,7 +114,7 @@ impl fmt::Display for SlotId {
     }
 }
 
-/// Opens stores. The simulation has its own.
+/// Opens stores. The simulation has its own implementation.
 pub trait Stores: Send + Sync {
     /// Opens the store in a folder, which is created if it does not exist. The store must not be open already.
     fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError>;

@@ -167,7 +167,7 @@ impl Assembly {
         self.current.take().map(Partial::into_page).transpose()
     }
 
-    /// Called when no further item follows, or no further item of the same page.
+    /// Ends the current page; returns an error if some of its items are missing.
     pub fn end(&mut self) -> Result<(), String> {
         match self.current.take() {
             None => Ok(()),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const CACHE_BYTES: u64 = 1 << 20;
 const FLUSH_MS: u64 = 200;
-/// The number of items written at a time.
+/// The maximum number of items written at a time.
 const BATCH: usize = 64;
 /// The maximum number of checks, a millisecond apart, until sled's threads have released a closed store.
 const LOOKS_MAX: u32 = 30_000;

@@ -95,7 +95,7 @@ impl Writing {
         Ok(Sealed { seal, trimmed })
     }
 
-    /// Ends the writing: returns the seal of a sealed slot, and removes any other slot.
+    /// Ends the writing. Returns the seal if the slot was sealed; otherwise removes the slot, and returns `None`.
     pub fn end(self) -> Option<Seal> {
         let removed = match self.stage {
             Stage::Sealed(seal) => return Some(seal),

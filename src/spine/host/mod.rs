@@ -38,8 +38,8 @@ use std::sync::Arc;
 /// The number of ticks in a row after which other actors get their turn: expiring a million locks at once must not stall the node.
 const TICKS_IN_A_ROW: usize = 1024;
 
-/// The cost of the work done in a row, in ordinary commands, before other actors get their turn: the mailbox of an actor that is called
-/// from another thread may never be empty.
+/// The cost of the work done in a row, in ordinary commands, after which other actors get their turn: the mailbox of an actor that is
+/// called from another thread may never be empty.
 const COST_IN_A_ROW: usize = 4096;
 
 /// The maximum number of quarantined items remembered across a rebuild. A forgotten item panics again, and is quarantined again.

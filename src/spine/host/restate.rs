@@ -7,7 +7,7 @@ use crate::spine::effect::{RESTATE_FIRST_MS, RESTATE_MS, RESTATE_MS_MAX};
 #[derive(Default)]
 pub(super) struct Restate {
     pub(super) due: Option<Timestamp>,
-    /// When they were last restated, and after which delay.
+    /// When obligations were last restated, and the delay before that, in milliseconds.
     last: Timestamp,
     waited_ms: u64,
 }

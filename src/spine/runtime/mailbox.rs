@@ -51,7 +51,7 @@ impl<M: Actor> Mailbox<M> {
         let (answer, answers) = oneshot::channel();
         let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
             drop(permit);
-            // The caller may be gone; the commands were carried out nevertheless.
+            // The caller may no longer be waiting; the commands were carried out nevertheless.
             drop(answer.send(all));
         });
         self.address
@@ -137,7 +137,7 @@ impl<M: Actor> Mailbox<M> {
         self.admission.ticket()
     }
 
-    /// Returns a callback that lets due items act, and returns false once the actor has ended.
+    /// Returns a callback that lets due items act. The callback returns false once the actor has ended.
     pub fn rouse(&self) -> Rouse {
         let mailbox = self.clone();
         Box::new(move || {

@@ -309,7 +309,7 @@ impl<M: machine::Actor> Handler<ReplaceRules<M>> for Shell<M> {
         // A machine that is rebuilt later follows these rules, too.
         self.rules = rules.clone();
         self.drive(context, |host, ledger| host.go_by(ledger, rules));
-        // The caller may be gone.
+        // The caller may no longer be waiting.
         let _ = done.send(());
     }
 }
