@@ -1,5 +1,5 @@
-//! A connection to the Unix socket. The runtime's own stream watches for reading and for writing at once: on a Unix socket, the thread
-//! would then be woken each time a client has read an answer. Here room to write is only watched while there is none.
+//! A connection to the Unix socket. The runtime's own stream always watches for both data to read and room to write: on a Unix socket,
+//! the thread would be woken each time a client has read an answer. This one watches for room only while its buffer is full.
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 
 /// A connection to the Unix socket.
 pub(crate) struct LocalStream {
-    /// The socket. An end of a pipe is watched in one direction, and is otherwise read and written like a socket.
+    /// The socket, treated as an end of a pipe: the runtime watches that in one direction only, but reads and writes it like a socket.
     socket: pipe::Receiver,
     /// The same socket, while its buffer is full.
     full: Option<pipe::Sender>,
