@@ -18,7 +18,7 @@ fn replayed(log: &str) -> Result<Replay, ReplayError> {
     Ok(replay)
 }
 
-/// Returns who holds a lock or waits for it at the end: key and owner, in line.
+/// Returns the owners that hold or wait for locks at the end: each with its key, in the order of the line.
 fn in_line(replay: &Replay) -> Vec<(String, String)> {
     let locks = replay.states().find(|(actor, ..)| *actor == "lock");
     let (_, _, state) = locks.expect("every node keeps locks");

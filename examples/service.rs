@@ -22,7 +22,7 @@ const TERMS: Terms = Terms {
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// The data that the lock guards: a balance, and the newest token that came with a booking. A client with an older token
-/// has lost the lock since, and may not know it yet.
+/// has lost the lock, perhaps without knowing it yet.
 #[derive(Default)]
 struct Account(Mutex<(i64, Option<Token>)>);
 
@@ -50,7 +50,7 @@ fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i6
     Ok(balance)
 }
 
-/// Audits the account, which takes long: renews the lock on the way, and stops once it has lost it.
+/// Audits the account, which takes a long time: renews the lock meanwhile, and stops once the lock is lost.
 async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
     let entry = Entry::new("account 42", "audit")?;
     let token = locks.acquire(&entry, TERMS).await?;

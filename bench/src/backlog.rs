@@ -1,7 +1,7 @@
 //! `sexton-bench backlog`: measures a queue with very many waiting jobs: their size, what they cost active clients, and how
 //! long recovery takes after kill -9.
 //!
-//! Each contestant runs alone, on a fresh directory.
+//! Each contestant runs alone, in a fresh directory.
 
 use crate::course::parse_seconds;
 use crate::failure::Failure;
@@ -20,10 +20,10 @@ use serde_json::json;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The size of a small queue.
+/// The number of jobs in a small queue.
 const FEW: u32 = 1000;
 
-/// The number of connections that fill the queue, and that work on it.
+/// The numbers of connections that fill the queue, and that work on it.
 const FILLERS: u32 = 16;
 const WORKERS: u32 = 50;
 

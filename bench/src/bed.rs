@@ -19,7 +19,7 @@ use std::time::Duration;
 /// How long an attempt may run if its command loops, in milliseconds.
 pub(crate) const FAIL_AFTER_MS: u64 = 200;
 
-/// The maximum time to wait for anything.
+/// The maximum time to wait for an event or a status.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The pause between two polls.
@@ -63,7 +63,7 @@ impl Bed {
             .map(drop)
     }
 
-    /// Returns the body of a task whose command ends as `how` specifies.
+    /// Returns the body of the request that adds a task whose command ends as `how` specifies.
     pub(crate) fn of(&self, how: CommandEnd, more: &Value) -> Result<Value, Failure> {
         let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
         let word = how.word();
@@ -91,7 +91,7 @@ impl Bed {
         id.ok_or_else(|| Failure::new(format!("the task was not added: {task}")))
     }
 
-    /// Returns the next event of a wanted kind, of this task if one is named.
+    /// Returns the next event of a wanted kind, for the given task if there is one.
     fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Happening, Failure> {
         loop {
             let heard = self.events.recv_timeout(PATIENCE);
@@ -104,7 +104,7 @@ impl Bed {
         }
     }
 
-    /// Returns the event at the end of an attempt, of this task if one is named.
+    /// Returns the event at the end of the next attempt, of the given task if there is one.
     pub(crate) fn await_end(&self, task: Option<u64>) -> Result<Happening, Failure> {
         let is_end = |kind: &str| ["completed", "failed", "reset", "waits"].contains(&kind);
         self.next(is_end, task)

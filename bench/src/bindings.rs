@@ -272,7 +272,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// The same for owners that leave behind a process that ends later.
+    /// Measures owners that leave behind a process: the lock ends with that process.
     fn left(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -368,12 +368,12 @@ impl Measuring<'_> {
         Ok(now() - began)
     }
 
-    /// Measures passes of leases that are claimed and finished at random, among few leases and among many.
+    /// Measures claiming and finishing passes of randomly chosen leases, among few leases and among many.
     fn triggers(&self, round: &mut Round) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let trigger = |stream: &mut UnixStream, number: u32| {
             let lease = format!("lease {number}");
-            // The period is over by the next trigger, so every claim is a pass.
+            // The period is over by the next trigger, so every claim begins a pass.
             let asked = json!({ "name": lease, "period_ms": 1, "ttl_ms": 600_000 });
             let claimed = ask(stream, "/v1/leases/claim", Some(&asked))?;
             // Another connection may hold the pass of this lease right now.

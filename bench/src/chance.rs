@@ -5,7 +5,7 @@ pub(crate) struct Chance(u64);
 
 impl Chance {
     pub(crate) fn new(seed: u32) -> Self {
-        // Seeds that differ in few bits give xorshift a poor start.
+        // xorshift starts poorly from seeds that differ in few bits, so these are spread.
         Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 

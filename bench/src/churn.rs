@@ -47,7 +47,7 @@ pub(crate) struct Churn {
     site: Site,
 }
 
-/// The largest and the last sample.
+/// The largest and the last sample, in bytes.
 #[derive(Clone, Copy, Default, serde::Serialize)]
 struct Bytes {
     largest: u64,
@@ -155,7 +155,7 @@ impl Churn {
     }
 }
 
-/// Returns the disk space used by the files in a folder. Files may appear and disappear while it looks.
+/// Returns the disk space used by the files in a folder. Files may appear and disappear meanwhile.
 fn size(folder: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut sum = 0;

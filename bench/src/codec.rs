@@ -21,7 +21,7 @@ const TTL_SECONDS: u16 = 30;
 /// The time to live of a lock that stays held throughout, in seconds: the maximum that LockServer allows.
 const HELD_TTL_SECONDS: u16 = u16::MAX;
 
-/// The same in milliseconds, for Redis.
+/// [`HELD_TTL_SECONDS`] in milliseconds, for Redis.
 const HELD_TTL_MS: &[u8] = b"65535000";
 
 /// How long a contender waits without renewal, in seconds.

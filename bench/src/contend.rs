@@ -45,7 +45,7 @@ pub(crate) struct Contender {
     progress: Progress,
     /// How long it steps aside for each grant of its turn, so that a client with many grants stays away long.
     aside: Duration,
-    /// The number of grants since it came back.
+    /// The number of grants since it last stepped aside.
     in_turn: u32,
     /// A source of randomness, so that clients that step aside together do not come back together.
     chance: Chance,
@@ -53,7 +53,7 @@ pub(crate) struct Contender {
     finishing: bool,
 }
 
-/// From this position on, a client polls without pause: it must notice the lock the moment it is free.
+/// At this position in line or a better one, a client polls without pause: it must notice the moment the lock is free.
 const NEAR: u32 = 3;
 
 /// The increase of the time aside per grant, for each client found waiting already.
@@ -75,7 +75,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Notes a position in line, and returns how long to wait before asking again.
+    /// Notes a position in line, and returns how long to wait before requesting it again.
     fn rest(&mut self, now: Instant, place: u32) -> Duration {
         self.joined.get_or_insert((now, place));
         // Better too early than too late: one more request costs the line little, but a late one holds up every client after it.
@@ -178,7 +178,7 @@ impl Contender {
         }
     }
 
-    /// Adjusts the time aside to how crowded the line was on coming back. Additive increase and multiplicative decrease let clients
+    /// Adjusts the time aside to how crowded the line is on coming back. Additive increase and multiplicative decrease let clients
     /// with different intervals converge.
     fn meets(&mut self, place: u32) {
         self.aside = match place.saturating_sub(2) {
@@ -211,7 +211,7 @@ impl Contender {
             _ if self.finishing => self.resting = true,
             Pace::Turns => {
                 let span = self.aside * std::mem::take(&mut self.in_turn);
-                // Between half and one and a half times as long.
+                // Randomized: between half and one and a half times the span.
                 let rest = span / 2 + span * self.chance.below(1000) / 1000;
                 self.rest(rest.min(ASIDE_MAX), turn);
             }

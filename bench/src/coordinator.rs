@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two polls of the coordinator's state.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where coordinators are started, and where their directories stay until everything is measured: for minutes after files were removed,
-/// ext4 looks at each of them again whenever it creates another, which would distort the next measurement.
+/// Where coordinators are started, and where their directories stay until everything is measured: for minutes after files are removed,
+/// ext4 examines each of them again whenever it creates a file, which would distort the next measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Grounds<'a> {
     pub(crate) site: &'a Site,
@@ -47,7 +47,7 @@ pub(crate) struct Launched {
 }
 
 impl Coordinator {
-    /// Starts a coordinator on a fresh directory, with the services of a configuration if there is one.
+    /// Starts a coordinator in a fresh directory, with the services of a configuration if there is one.
     pub(crate) fn start(config: Option<&Path>, grounds: Grounds<'_>) -> Result<Self, Failure> {
         let peer = Peer::sexton_for_processes(config, grounds.site)?;
         let attic = grounds.attic.to_owned();
@@ -186,7 +186,7 @@ impl Coordinator {
         self.peer.cpu()
     }
 
-    /// Returns the processor time that the coordinator's live threads have used so far, in nanoseconds.
+    /// Returns the processor time that the coordinator's live threads have used so far, to the nanosecond.
     pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
         let cannot = || Failure::to("read the processor time of the coordinator");
         let tasks = fs::read_dir(format!("/proc/{}/task", self.peer.pid())).map_err(cannot())?;
@@ -211,7 +211,7 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        // An error cannot be reported to anyone here.
+        // `drop` cannot return an error.
         drop(self.peer.kill());
         if let Some(keeper) = self.keeper() {
             end_keeper(keeper);

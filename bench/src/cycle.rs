@@ -56,7 +56,7 @@ impl Cycles {
         self.ask(Verb::Acquire, turn);
     }
 
-    /// Sends the next requests when all are answered.
+    /// Sends the next requests once all previous ones are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         if self.asked == Verb::Acquire {
             self.ask(Verb::Release, turn);

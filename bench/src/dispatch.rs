@@ -25,11 +25,11 @@ use std::time::Duration;
 /// The number of threads of the only server, and so of tasks that run at a time.
 const THREADS: u32 = 16;
 
-/// The pause between two kills of a keeper, since the coordinator stops restarting one that keeps ending, and between two panics of an
-/// actor.
+/// The pause between two kills of a keeper, and between two panics of an actor. The coordinator stops restarting a keeper that ends
+/// too often.
 const APART: Duration = Duration::from_millis(2500);
 
-/// The maximum number of faults that need this pause.
+/// The maximum number of faults of a kind that needs this pause.
 const APART_MAX: u32 = 10;
 
 /// While the coordinator is down, one in this many of the running tasks dies.
@@ -122,7 +122,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Returns how long each of many faults of one kind lasted, in milliseconds.
+    /// Returns how long the recovery from each of several faults of one kind took, in milliseconds.
     fn recover(&self, mode: &Mode, grounds: Grounds<'_>, stop: &Stop) -> Result<Vec<f64>, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), THREADS)?;

@@ -23,7 +23,7 @@ const APART: Duration = Duration::from_millis(4);
 /// The maximum time that all ends together may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The size of what a process writes: its id, and its clock in nanoseconds, or 0 when it is ready to end.
+/// The number of bytes that a process writes: its id, and its clock in nanoseconds, or 0 when it is ready to end.
 const FRAME: usize = 24;
 
 /// A process that ends on request, and writes its clock as its last act. Started by `processes`.

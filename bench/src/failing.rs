@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// The size of what is written: the task's number, the command's PID, and the clock in nanoseconds.
+/// The number of bytes that a command writes: the task's number, the command's PID, and the clock in nanoseconds.
 const FRAME: usize = 24;
 
 /// The command of a task. Started by `dispatch`.
@@ -39,7 +39,7 @@ pub(crate) enum CommandEnd {
 }
 
 impl CommandEnd {
-    /// Returns the word for it on a command line.
+    /// Returns the word for this on the command line.
     pub(crate) fn word(self) -> String {
         let value = self.to_possible_value();
         value.map(|it| it.get_name().to_owned()).unwrap_or_default()
@@ -101,7 +101,7 @@ pub(crate) struct Written {
     pub(crate) task: u64,
     /// The command's PID.
     pub(crate) pid: u32,
-    /// The clock, read as its last act.
+    /// The clock, read as the command's last act.
     pub(crate) at: u64,
 }
 

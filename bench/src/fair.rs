@@ -15,7 +15,7 @@ pub(crate) const SMALL: &str = "small:bench";
 /// The number of jobs in the small queue.
 pub(crate) const FEW: u32 = 10;
 
-/// The number of claims before those jobs are added; until then the other tenant is alone.
+/// The number of claims before the small queue's jobs are added; until then the other tenant is alone.
 const BEFORE: u32 = 100;
 
 /// The maximum time to wait for a claim.
@@ -40,7 +40,7 @@ impl Claims {
         }
     }
 
-    /// Waits until the run is well under way.
+    /// Waits for [`BEFORE`] claims: the run is then well under way.
     pub(crate) fn begun(&self) -> Result<(), Failure> {
         let mut claims = 0;
         while claims < BEFORE {

@@ -1,4 +1,4 @@
-//! The cost of a sync on this machine: nothing that waits for the disk can be faster, and it differs between machines.
+//! The cost of a sync on this machine: nothing that waits for the disk can be faster, and the cost differs between machines.
 
 use crate::failure::Failure;
 use crate::figures::Latencies;

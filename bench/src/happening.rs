@@ -22,7 +22,7 @@ pub(crate) struct Happening {
     pub(crate) at: u64,
 }
 
-/// Reads the clock that all processes of a machine share, in nanoseconds.
+/// Reads the monotonic clock, which all processes of a machine share, in nanoseconds.
 pub(crate) fn clock() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

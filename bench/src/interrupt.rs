@@ -46,7 +46,7 @@ pub(crate) fn watched(
                 _ = terminate.recv() => stop.0.store(true, Ordering::Relaxed),
             }
         };
-        // Either the result has arrived, or the thread has panicked, which the second line reports.
+        // Either the result has arrived, or the thread has panicked, which the next line reports.
         drop(thread.join());
         result.unwrap_or_else(|_| Err(Failure::new("the measurement panicked")))
     })

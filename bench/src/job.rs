@@ -185,7 +185,7 @@ impl Jobs {
         }
     }
 
-    /// Sends the next request as often as this client's depth.
+    /// Sends the next request `depth` times.
     fn ask(&mut self, asked: Request, turn: &mut Turn<'_>) {
         self.asked = asked;
         self.open = self.depth;

@@ -7,7 +7,7 @@ use crate::output::{document, heading, print};
 use crate::table::Round;
 use serde_json::{Map, Value, json};
 
-/// The limit of a figure.
+/// The limit on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
     Below(f64),

@@ -94,7 +94,7 @@ struct Line<C> {
     blocked: bool,
 }
 
-/// Returns the time used for measurements.
+/// Returns the current time, for measurements.
 #[expect(
     clippy::disallowed_methods,
     reason = "a measurement needs nanoseconds, and has no state that must be replayed"
@@ -170,7 +170,7 @@ impl<C: Client> Load<C> {
         Ok(now() - began)
     }
 
-    /// Lets the clients work: first uncounted, then counted. Everything is released when it returns.
+    /// Lets the clients work: first uncounted, then counted. Every client has ended when this returns.
     pub(crate) fn measure(
         self,
         warm_up: Duration,
@@ -180,7 +180,7 @@ impl<C: Client> Load<C> {
         self.measure_while(warm_up, stop, |counted| counted < span)
     }
 
-    /// Like [`measure`](Self::measure), but counts as long as the condition holds, which is given the time since counting began.
+    /// Like [`measure`](Self::measure), but counts as long as `goes_on` returns true for the time since counting began.
     pub(crate) fn measure_while(
         mut self,
         warm_up: Duration,

@@ -39,7 +39,7 @@ const SECONDS: &str = "Duration of a measurement
 
 A contended row takes four times as long, because fairness shows only over many turns.";
 
-/// How many times as long a contended row is measured: a client with many grants steps aside for a long time, which evens out over turns.
+/// How many times longer a contended row is measured: a client with many grants steps aside for long, which evens out over many turns.
 const TURNS: u32 = 4;
 
 /// How long a Redis client waits before it retries a lock that was taken.

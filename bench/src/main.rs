@@ -1,5 +1,5 @@
-//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and judges
-//! none. It starts its own servers in its own directories, and never touches a running coordinator.
+//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and does
+//! not judge them. It starts its own servers in its own directories, and never touches a running coordinator.
 //!
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many waiting jobs,
 //! `http` locks over HTTP beside etcd, `embed` an embedded node, `recovery` a large table of locks and its recovery,

@@ -1,4 +1,4 @@
-//! The failure modes of Wip, how each is provoked here, and the table of how long they last.
+//! The failure modes of Wip, how each is provoked here, and the table of recovery times.
 
 use crate::failing::CommandEnd;
 use crate::figures::{Spread, grouped};
@@ -14,11 +14,11 @@ const RESERVED: [&str; 2] = [
 pub(crate) struct Mode {
     pub(crate) row: u32,
     pub(crate) words: &'static str,
-    /// How long it lasts in Wip, according to Wip's documentation.
+    /// How long recovery takes in Wip, according to Wip's documentation.
     wip: &'static str,
     /// The fault that is provoked here.
     fault: &'static str,
-    /// The limit in milliseconds.
+    /// The limit on the recovery time, in milliseconds.
     limit: f64,
     pub(crate) making: Making,
 }

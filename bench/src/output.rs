@@ -13,7 +13,7 @@ pub(crate) fn show(what: &str) {
     }
 }
 
-/// Prints to standard output; a closed standard output is no error.
+/// Prints to standard output; a closed standard output is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     std::io::stdout()
         .write_all(text.as_bytes())

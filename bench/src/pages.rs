@@ -58,7 +58,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Opens this many pages, of these views in turn.
+    /// Opens `count` pages, cycling through `views`.
     pub(crate) fn pages(data: &Path, views: &[&'static str], count: u32) -> Result<Self, Failure> {
         let mut open = Self {
             over: Arc::default(),
@@ -184,7 +184,7 @@ impl LockClient {
     }
 }
 
-/// The answers to another client while some work was done.
+/// How long another client waited for answers while some work was done.
 pub(crate) struct Beside {
     pub(crate) longest: Duration,
     pub(crate) latencies: Latencies,

@@ -111,7 +111,7 @@ impl Line {
         ask(&mut self.asks, "/v1/locks/acquire", Some(&asked)).map(drop)
     }
 
-    /// Measures the time from `ends` until the waiter has the lock, which it then releases.
+    /// Measures the time from the call of `ends` until the waiter has the lock, which it then releases.
     pub(crate) fn passed_on(&mut self, ends: impl FnOnce()) -> Result<Duration, Failure> {
         self.passed_on_after(|| {}, ends)
     }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// A server that does not answer for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The listener for locks.
+/// The name of the listener for locks.
 const LOCKSERVER: &str = "lockserver";
 
 const SEXTON: &str = "sexton";
@@ -38,7 +38,7 @@ pub(crate) struct Peer<P = Protocol> {
     directory: TempDir,
 }
 
-/// A function that builds the command to start a server on this directory and at this address.
+/// A function that builds the command to start a server in this directory and at this address.
 type Again = Box<dyn Fn(&Path, SocketAddr) -> Result<Command, Failure>>;
 
 impl<P> Drop for Peer<P> {
@@ -113,7 +113,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Reloads into a restarted server, which now serves, what it does not keep: the scripts of Redis.
+    /// Reloads what a server loses in a restart: the scripts of Redis. The server must already serve requests.
     pub(crate) fn teach(&mut self) -> Result<(), Failure> {
         if self.is_redis() {
             self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
@@ -205,7 +205,7 @@ impl Peer<JobProtocol> {
 }
 
 impl<P> Peer<P> {
-    /// Starts a killed server again, on the same directory and address. Returns before it serves requests.
+    /// Starts a killed server again, with the same directory and address. Returns before it serves requests.
     pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
         let command = (self.again)(self.directory.path(), self.address)?;
         let (child, output) = start(command, self.name)?;

@@ -39,7 +39,7 @@ impl Fifo {
         self.file.write_all(bytes).map_err(Failure::to("write"))
     }
 
-    /// Fills `bytes`. Returns an error if nothing is written for ten seconds.
+    /// Fills `bytes`. Returns an error if nothing is written for half a minute.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
         let mut rest = bytes;
         while !rest.is_empty() {

@@ -238,7 +238,7 @@ impl Checkpoints {
     }
 }
 
-/// Makes Redis rewrite its append-only file, and waits until it has.
+/// Makes Redis rewrite its append-only file, and waits for the end of the rewrite.
 fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::to("rewrite the append-only file")(error);
     let mut line = begin_rewrite(address).map_err(cannot)?;

@@ -1,6 +1,6 @@
 //! `sexton-bench recovery`: measures a large table of locks, its memory, and its recovery after kill -9.
 //!
-//! In a round, each contestant goes through three steps, alone, each on a fresh directory: a few locks are touched; all are
+//! In a round, each contestant goes through three steps, alone, each in a fresh directory: a few locks are touched; all are
 //! taken, the server is killed, and they are touched; all are taken, a checkpoint is made, the server is killed, and another
 //! checkpoint is made under load.
 
@@ -28,7 +28,7 @@ const FEW: u32 = 1000;
 /// The rows of cycles without a checkpoint: p50, p99, p99.9 and the longest.
 const QUIET: [&str; 4] = ["cycle_p50", "cycle_p99", "cycle_p999", "cycle_max"];
 
-/// The same during a checkpoint.
+/// The rows of the same figures during a checkpoint.
 const DURING: [&str; 4] = [
     "checkpoint_cycle_p50",
     "checkpoint_cycle_p99",
@@ -39,7 +39,7 @@ const DURING: [&str; 4] = [
 /// The number of connections that take the locks.
 const TAKERS: u32 = 16;
 
-/// The number of connections that touch them.
+/// The number of connections that touch the locks.
 const TOUCHERS: u32 = 50;
 
 /// The number of connections that use their own locks, and the interval at which each does. Many slow connections rather than

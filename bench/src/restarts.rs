@@ -62,7 +62,7 @@ impl Supervisor {
     }
 
     /// Returns the pause between a start and the next kill. runit starts a service that ran for less than a second only one second after
-    /// the previous start, and supervisord does not count it as started until then.
+    /// the previous start, and supervisord does not count such a service as started.
     const fn apart(self) -> Duration {
         match self {
             Self::Sexton => Duration::from_millis(25),

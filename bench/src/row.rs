@@ -45,7 +45,7 @@ impl Row {
         rows
     }
 
-    /// Whether everything is on disk before the answer.
+    /// Returns whether everything is on disk before the answer.
     pub(crate) fn is_durable(self) -> bool {
         match self {
             Self::Cycles { durable, .. } => durable,

@@ -349,7 +349,7 @@ impl Measuring<'_> {
         Ok((rate(jobs, took), cpu.as_secs_f64() * 1e6 / f64::from(jobs)))
     }
 
-    /// Measures the time from a push to the first act of its command, while a runner waits.
+    /// Measures the time from a job's push to the first act of its command, while a runner waits.
     fn starts(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -375,8 +375,8 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Adds a few jobs of one tenant while a run works on very many of another; returns how long the k-th of them waits, in freed
-    /// slots divided by k, at most.
+    /// Adds a few jobs of one tenant while a run works on very many of another. Returns the largest wait of
+    /// these few jobs: for the k-th, the number of slots freed up to its claim, divided by k.
     fn fair(&self, command: &[String]) -> Result<f64, Failure> {
         let coordinator = self.start()?;
         push_to(BIG, &coordinator, self.work.fair, self.stop)?;
@@ -426,7 +426,7 @@ fn push(coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Result<(), Failure
     push_to("bench", coordinator, jobs, stop)
 }
 
-/// The same for another queue.
+/// Adds jobs to a queue; all are on disk when this returns.
 fn push_to(queue: &str, coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Result<(), Failure> {
     let mut stream = coordinator.connect()?;
     let mut left = jobs;

@@ -75,7 +75,7 @@ impl Loop {
         }
     }
 
-    /// Pushes jobs and runs workers until those have ended; returns how long the workers took.
+    /// Pushes jobs, and runs workers until all workers have ended; returns how long the workers took.
     pub(crate) fn measure(
         self,
         python: &str,

@@ -1,4 +1,4 @@
-//! Bounds on what all connections of a listener may hold together, in addition to the bounds on each one.
+//! Bounds on what all connections of a listener may hold together, in addition to the bounds on each connection.
 
 use crate::actors::queue::QueueName;
 use std::sync::Arc;

@@ -15,10 +15,10 @@ use tokio::time::timeout;
 /// The maximum size of a single read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The maximum number of bytes read from a client while it waits for an answer: until then, only the end of its stream matters.
+/// The maximum number of bytes read from a client while it waits for an answer: meanwhile, only the end of its stream matters.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// The maximum time that a write may make no progress because the client does not read.
+/// The maximum time for which a write may make no progress because the client does not read.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The limits, in time and bytes, on draining a connection that has ended.
@@ -151,7 +151,7 @@ pub(crate) async fn serve<S: Session>(
     }
 }
 
-/// Reads once and offers the available bytes to the session; `rest` keeps those it does not take.
+/// Reads once and offers the available bytes to the session; `rest` keeps the bytes that the session does not take.
 fn read<S: Session>(
     stream: &impl Stream,
     session: &mut S,
@@ -211,7 +211,7 @@ pub(crate) async fn finish(mut stream: impl Stream) {
             }
         }
     };
-    // It makes no difference whether the client closed or the wait timed out.
+    // It makes no difference whether the client closed its side or the wait timed out.
     drop(timeout(LINGER, unread).await);
 }
 

@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 /// The pause before accepting again when the process has run out of descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
 
-/// Descriptors reserved for the journal, snapshots and the rest of the process, or a quarter of all if that is less. Unix
-/// socket connections, which the command line uses, may take half of them.
+/// The number of descriptors reserved for the journal, snapshots and the rest of the process; a quarter of all if that is
+/// less. Unix socket connections, which the command line uses, may take half of the reserved ones.
 const KEPT_DESCRIPTORS: u64 = 64;
 
 /// Counts a listener's open connections up to a limit.

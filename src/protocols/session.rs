@@ -19,8 +19,8 @@ pub(crate) trait Session {
     /// Called when the answers have been written to the client.
     fn answered(&mut self) {}
 
-    /// Waits for what `perform` returned [`NextStep::Wait`] for, and appends the answer to `output`. May be cancelled at any
-    /// time and called again.
+    /// Waits for the answer that was missing when `perform` returned [`NextStep::Wait`], and appends it to `output`. May be
+    /// cancelled at any time and called again.
     async fn wait(&mut self, _output: &mut Vec<u8>) {}
 
     /// Called when the client has closed its side: ends the wait and appends its answer to `output`.

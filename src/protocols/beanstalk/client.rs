@@ -24,7 +24,7 @@ pub(crate) struct Client {
     shared: OnceCell<Watched>,
     /// How `reserve` chooses among the watched tubes: by weight, or by the most urgent job.
     pub(crate) mode: ReserveMode,
-    /// An empty list of weights.
+    /// An empty list of weights, used unless `mode` is weighted.
     evenly: Arc<[u32]>,
 }
 
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Appends the requests for a command to `items`. A command that only concerns the connection has none.
+    /// Appends the requests for a command to `items`. A command that only concerns the connection adds none.
     pub(crate) fn push_items(&self, asked: &Request, items: &mut Vec<Item<QueueMachine>>) {
         let by = Right::Worker(self.worker);
         if let Request::ReserveBatch(count) = asked {

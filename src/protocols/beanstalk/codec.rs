@@ -1,13 +1,13 @@
 //! Decodes commands from bytes, in order, regardless of how the input is split. Does no I/O.
 //!
-//! It owns the framing: where a line ends, how long a body is, what is skipped. It does not buffer lines. Of a body it buffers
-//! what has arrived, up to the announced size if that is within the limit. It decides nothing about jobs.
+//! The decoder owns the framing: where a line ends, how long a body is, what is skipped. It does not buffer lines. It buffers
+//! the part of a body that has arrived, unless the announced size exceeds the limit. It decides nothing about jobs.
 
 use crate::protocols::beanstalk::command::{Command, Counted, Put, Refusal};
 use crate::protocols::beanstalk::line::{self, Line, PutLine};
 use std::borrow::Cow;
 
-/// The longest command line, including its line end.
+/// The maximum length of a command line, including its line end, in bytes.
 pub const LINE_BYTES_MAX: usize = 224;
 
 const END: &[u8; 2] = b"\r\n";
@@ -109,7 +109,7 @@ impl Decoder {
         }
     }
 
-    /// Discards the unfinished body; the bytes of it that have yet to arrive are skipped.
+    /// Discards the unfinished body; its remaining bytes are skipped as they arrive.
     pub fn forsake_body(&mut self) {
         if let State::Body(incoming) = &self.state {
             let missing = body_len(&incoming.line) + END.len() - incoming.body.len() - incoming.end;
@@ -215,7 +215,7 @@ impl Decoder {
 }
 
 impl Incoming {
-    /// Takes the bytes that belong to the body and its line end.
+    /// Takes the bytes of `input` that belong to the body and its line end, and returns their number.
     fn take(&mut self, input: &[u8]) -> usize {
         let size = body_len(&self.line);
         let missing = size - self.body.len();
@@ -267,7 +267,7 @@ fn body_len(line: &PutLine) -> usize {
     usize::try_from(line.body_bytes).expect("memory is addressed by 64 bits")
 }
 
-/// Returns the offset of the first line end.
+/// Returns the offset of the first line end; `None` if there is none.
 fn line_len(window: &[u8]) -> Option<usize> {
     window.windows(END.len()).position(|pair| pair == END)
 }

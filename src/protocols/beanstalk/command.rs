@@ -28,16 +28,16 @@ pub enum Command<'a> {
     Release {
         /// The job's id.
         id: u64,
-        /// Its new priority.
+        /// The job's new priority.
         priority: u32,
-        /// Seconds until it is ready again.
+        /// Seconds until the job is ready again.
         delay: u32,
     },
     /// The `bury` command.
     Bury {
         /// The job's id.
         id: u64,
-        /// Its new priority.
+        /// The job's new priority.
         priority: u32,
     },
     /// The `touch` command.
@@ -46,7 +46,7 @@ pub enum Command<'a> {
     Watch {
         /// The tube's name.
         tube: TubeName<'a>,
-        /// Its weight, at least 1; an extension.
+        /// The tube's weight, at least 1, if the command sets one; an extension.
         weight: Option<u32>,
     },
     /// The `ignore` command.
@@ -86,13 +86,13 @@ pub enum Command<'a> {
     ListTubeUsed,
     /// `quit`, which ends the connection without a reply.
     Quit,
-    /// A line of an HTTP request: a web page may have made a browser send it, followed by commands. Ends the connection.
+    /// A line of an HTTP request, which a web page may have made a browser send, followed by commands. Ends the connection.
     Http,
     /// A command that is answered with an error when its turn comes.
     Refused {
         /// The error.
         refusal: Refusal,
-        /// The command it is still counted as, if any.
+        /// The command that it counts as in the statistics, if any.
         counted: Option<Counted>,
     },
 }

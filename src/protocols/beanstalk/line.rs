@@ -28,7 +28,7 @@ pub(super) struct PutLine {
     pub(super) tail: Result<Option<Dedup>, Refusal>,
 }
 
-/// The commands by the beginning of their line. If one is a prefix of another, the longer one comes first.
+/// The commands. In [`VERBS`], a longer beginning of a line precedes any shorter one that it starts with.
 #[derive(Clone, Copy)]
 enum Verb {
     Put,
@@ -189,7 +189,7 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// Parses nothing, or ` idp:key[:ttl]`.
+    /// Parses an optional ` idp:key[:ttl]`; returns `None` if nothing is left.
     fn dedup(&mut self) -> Result<Option<Dedup>, Refusal> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -313,7 +313,7 @@ impl<'a> Arguments<'a> {
         self.digits()
     }
 
-    /// Parses at least one digit.
+    /// Parses digits; returns `None` if there are none, or if the number does not fit into 64 bits.
     fn digits(&mut self) -> Option<u64> {
         let digits = self.take_while(|byte| byte.is_ascii_digit());
         if digits.is_empty() {

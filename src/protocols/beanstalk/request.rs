@@ -7,7 +7,7 @@ use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, Reserv
 #[derive(Debug)]
 pub(crate) enum Request {
     Put(Put),
-    /// A `put` whose line has arrived but whose body has not; it is already counted. `fits` is whether the body is within the limit.
+    /// A `put` whose line has arrived but whose body has not; it is already counted. `fits` tells whether the body is within the limit.
     PutBegun {
         fits: bool,
     },
@@ -94,17 +94,17 @@ impl Request {
         }
     }
 
-    /// Returns whether its answers form a single reply.
+    /// Returns whether the answers to the request form a single reply.
     pub(crate) const fn is_batch(&self) -> bool {
         matches!(self, Self::ReserveBatch(_) | Self::DeleteBatch(_))
     }
 
-    /// Returns whether its answer may be a claim.
+    /// Returns whether the answer to the request may be a claim.
     pub(crate) const fn may_claim(&self) -> bool {
         self.is_reserve() || matches!(self, Self::ReserveJob(_))
     }
 
-    /// Returns whether this makes the client a worker, whatever the answer.
+    /// Returns whether the request makes the client a worker, whatever the answer.
     pub(crate) const fn is_reserve(&self) -> bool {
         matches!(self, Self::Reserve { .. } | Self::ReserveBatch(_))
     }

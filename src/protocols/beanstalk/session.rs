@@ -35,13 +35,13 @@ const BATCH_MAX: usize = 1024;
 /// The maximum number of items in a delivery to the actor, unless a single command needs more.
 const ITEMS_MAX: usize = 1024;
 
-/// Output beyond this size is written before more is appended, in bytes.
+/// The size, in bytes, at which output is written before more is appended.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
 /// The maximum number of tubes that a client may watch.
 const WATCHED_MAX: usize = 1024;
 
-/// The maximum time between a job's command line and the end of its body: a fixed time, plus the body's size at this rate.
+/// The maximum time between a job's command line and the end of its body: a fixed time, plus the time for the body at this rate.
 const BODY_SECONDS: u64 = 60;
 const BODY_BYTES_A_SECOND: u64 = 256 * 1024;
 
@@ -68,11 +68,11 @@ pub(crate) struct BeanstalkSession {
     reserving: Option<Reserving>,
     /// Held while a large answer is being sent.
     large: Option<OwnedSemaphorePermit>,
-    /// The memory of a job that has not arrived completely.
+    /// Accounts for the memory of a job that has not arrived completely.
     unfinished: Reservation,
-    /// The time by which that job must have arrived.
+    /// The time by which the arriving job must be complete.
     patience: Option<Timestamp>,
-    /// The memory of the tubes that the client watches.
+    /// Accounts for the memory of the tubes that the client watches.
     named: Reservation,
     role: Role,
 }
@@ -194,7 +194,7 @@ impl BeanstalkSession {
         NextStep::Continue
     }
 
-    /// Returns whether the client may watch one more tube, and accounts for it if so.
+    /// Returns whether the client may watch one more tube, and if so, accounts for the tube's memory.
     fn has_room_to_watch(&mut self, tube: &QueueName) -> bool {
         self.client.watching().len() < WATCHED_MAX && self.named.grow(bytes_to_name(tube))
     }
@@ -348,7 +348,7 @@ impl BeanstalkSession {
         soonest: Option<Timestamp>,
         output: &mut Vec<u8>,
     ) -> bool {
-        // One of the client's own reservations is about to end, which the client should handle first.
+        // A client whose own reservation is about to expire should handle that job first.
         let until_margin = soonest.map(|until| {
             let left = until.since(self.shared.clock.now());
             left.saturating_sub(MARGIN)
@@ -376,7 +376,7 @@ impl BeanstalkSession {
         false
     }
 
-    /// Takes a permit for a large answer until the output is written.
+    /// Takes a permit for a large answer, to be held until the output is written.
     async fn hold_large(&mut self) {
         if self.large.is_none() {
             self.large = Some(self.shared.large.admit().await);
@@ -566,7 +566,7 @@ fn job(claim: &Claim) -> Job<'_> {
     Job { id, body }
 }
 
-/// Waits until the client's timeout and returns the reply to send then. No durable state depends on this time.
+/// Waits until the client's timeout, if there is one, and returns the reply to send then. No durable state depends on this time.
 async fn over(patience: Option<&(Duration, Reply<'static>)>) -> Reply<'static> {
     let never = std::future::pending();
     match patience {

@@ -23,19 +23,19 @@ pub struct JobStats<'a> {
     pub delay: u64,
     /// Seconds that a reservation lasts.
     pub ttr: u64,
-    /// Seconds left of the reservation or the delay, else 0.
+    /// Seconds left of the reservation or the delay; 0 if there is neither.
     pub time_left: u64,
     /// The number of the file that holds the job; 0 if none does.
     pub file: u64,
-    /// The number of times it was reserved.
+    /// The number of times the job was reserved.
     pub reserves: u64,
-    /// The number of times a reservation expired.
+    /// The number of times a reservation of the job expired.
     pub timeouts: u64,
-    /// The number of times it was released.
+    /// The number of times the job was released.
     pub releases: u64,
-    /// The number of times it was buried.
+    /// The number of times the job was buried.
     pub buries: u64,
-    /// The number of times it was kicked.
+    /// The number of times the job was kicked.
     pub kicks: u64,
 }
 
@@ -63,15 +63,15 @@ pub struct TubeStats<'a> {
     pub jobs: JobCounts,
     /// The number of jobs put so far.
     pub total_jobs: u64,
-    /// Connections that use the tube.
+    /// The number of connections that use the tube.
     pub using: u64,
-    /// Connections that watch the tube.
+    /// The number of connections that watch the tube.
     pub watching: u64,
-    /// Connections that wait for a job from it.
+    /// The number of connections that wait for a job from the tube.
     pub waiting: u64,
-    /// The number of its jobs deleted so far.
+    /// The number of the tube's jobs deleted so far.
     pub deletes: u64,
-    /// The number of times it was paused.
+    /// The number of times the tube was paused.
     pub pauses: u64,
     /// The length of the current pause in seconds; 0 if there is none.
     pub pause: u64,
@@ -94,15 +94,15 @@ pub struct ServerStats<'a> {
     pub job_bytes_max: u64,
     /// The number of tubes.
     pub tubes: u64,
-    /// Open connections.
+    /// The number of open connections.
     pub connections: u64,
-    /// Open connections that have put a job.
+    /// The number of open connections that have put a job.
     pub producers: u64,
-    /// Open connections that have reserved a job.
+    /// The number of open connections that have reserved a job.
     pub workers: u64,
-    /// Open connections that wait for a job.
+    /// The number of open connections that wait for a job.
     pub waiting: u64,
-    /// Connections so far.
+    /// The number of connections so far.
     pub total_connections: u64,
     /// The process id of the server.
     pub pid: u32,
@@ -131,13 +131,13 @@ pub struct ServerStats<'a> {
 /// The journal in beanstalkd's terms. All 0 if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BinlogStats {
-    /// The oldest file with jobs.
+    /// The number of the oldest file with jobs.
     pub oldest_index: u64,
-    /// The file that is being written.
+    /// The number of the file that is being written.
     pub current_index: u64,
-    /// Records copied to a newer file so that an older one could be removed.
+    /// The number of records copied to a newer file so that an older one could be removed.
     pub records_migrated: u64,
-    /// Records written.
+    /// The number of records written.
     pub records_written: u64,
     /// The size limit of a file, in bytes.
     pub file_bytes_max: u64,

@@ -1,5 +1,5 @@
-//! Decides which clients' requests are accepted. Any web page can make a browser send requests here: through DNS rebinding,
-//! under a foreign host name (`Host`), or from another site (`Origin`). Over TCP, neither is accepted.
+//! Decides which clients' requests are accepted. Any web page can make a browser send requests here: through DNS
+//! rebinding, with a foreign host name in `Host`, or across sites, with a foreign site in `Origin`. Over TCP, both are refused.
 //!
 //! What an accepted request may do is decided elsewhere.
 
@@ -81,9 +81,9 @@ pub(crate) struct Rules<'a> {
 /// Whether a caller has [`Scope::Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Running {
-    /// The caller is the local user that the processes would run as, or has a token with that scope.
+    /// The caller is the local user that the processes would run as, or has a token with the scope.
     Allowed,
-    /// The caller has such a token but sent it over a connection that others can read.
+    /// The caller has a token with the scope, but sent it over a connection that others can read.
     Exposed,
     /// The caller does not have the scope.
     Denied,
@@ -224,7 +224,7 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
 }
 
-/// Checks the token of a request, and returns whether it may start processes.
+/// Checks the token of a request, and returns whether the caller may start processes.
 fn check_token(
     head: &RequestHead,
     host: &str,

@@ -133,7 +133,7 @@ impl Call {
         self.check_run().is_ok()
     }
 
-    /// Takes the idempotency key, if there is one. Later requests to the actors of this call use it.
+    /// Takes the idempotency key, if there is one. Later requests of this call to the actors carry the key.
     pub(crate) fn take_key(&mut self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
         self.key = key_of(headers, self.caller.peer, (path, &self.body))?;
@@ -185,7 +185,7 @@ impl Call {
         }
     }
 
-    /// Refuses a caller that may not start processes. For routes where only some requests require it.
+    /// Refuses a caller that may not start processes. For routes on which only some requests start processes.
     pub(crate) fn check_run(&self) -> Result<(), Problem> {
         access::check_run(self.caller.running)
     }
@@ -243,7 +243,7 @@ impl Call {
         done
     }
 
-    /// Converts an error to a problem, with the reason if the cause is that the node halted.
+    /// Converts an error to a problem. If the cause is that the node halted, the problem states why.
     pub(crate) fn problem(&self, problem: impl Into<Problem>) -> Problem {
         problem.into().or_halt(self.node.halt_words())
     }

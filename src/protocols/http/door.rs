@@ -44,7 +44,7 @@ const SEND_BYTES: usize = 128 * 1024;
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The paths that accept jobs and commands.
+/// The paths that accept jobs and commands, and therefore larger bodies.
 const LONG: [&str; 6] = [
     job::PUSH,
     job::PUSH_ALL,
@@ -145,7 +145,7 @@ impl Door {
             closing,
             closed,
         };
-        // Added before it serves, so that the first status includes it.
+        // The listener is added before it serves, so that the first status includes it.
         node.add_listener(door.clone());
         let serving = Serving {
             node: node.clone(),
@@ -163,7 +163,7 @@ impl Door {
                 drop(ended);
             })
             .map_err(OpenError::Thread)?;
-        // The thread ends when the listener closes, and `closed` reports it.
+        // The thread ends when the listener closes, and `closed` reports its end.
         drop(thread);
         match opened.await {
             Ok(Ok(())) => Ok(door),
@@ -384,7 +384,7 @@ impl Serving {
     }
 }
 
-/// The state that connections are served with.
+/// Everything that is needed to serve connections.
 struct Hall<A> {
     app: Rc<A>,
     config: actix_http::ServiceConfig,

@@ -35,7 +35,7 @@ const PART_BYTES: usize = 8 * 1024;
 /// The maximum number of events examined in one turn, so that other streams get theirs. Events that need more work count as several.
 const LOOKED_AT: usize = 1024;
 
-/// The cost of comparing a pattern with a name, as the product of their lengths, that counts as one event.
+/// The product of the lengths of a pattern and a name whose comparison counts as one event.
 const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -136,7 +136,7 @@ fn origins() -> Vec<&'static str> {
     origins
 }
 
-/// Returns the known word equal to `word`.
+/// Returns the known word equal to `word`, or refuses an unknown one.
 fn known(
     field: &str,
     word: &str,
@@ -199,7 +199,7 @@ impl EventFilter {
             && is_of("task", self.task)
     }
 
-    /// Writes an event to `said` if it is selected.
+    /// Writes an event to `said` if the filter selects it.
     fn write(&self, heard: &Notification, said: &mut String) {
         match heard {
             Notification::Event(event) if self.lets_through(event) => {

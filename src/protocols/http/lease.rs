@@ -189,7 +189,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
                 (_, Until::Begun) | (None, Until::Ended) => Ok(begun),
             }
         };
-        // A pass that can begin immediately is always waited for: this takes no longer than making the launch durable.
+        // Always wait for a pass that can begin immediately: this takes no longer than making the launch durable.
         let seconds = match requested.turn {
             Turn::Current => asked.wait.0.max(1),
             Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => asked.wait.0,

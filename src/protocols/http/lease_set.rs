@@ -26,7 +26,7 @@ use tokio::time::timeout;
 /// The path that sets a command; the arguments may make it longer than other requests.
 pub(crate) const SET: &str = "/v1/leases/set";
 
-/// Milliseconds of a period, or between renewals.
+/// A period, or the maximum time between two renewals, in milliseconds.
 pub(crate) type Span = Number<u64, 1, { Settings::SPAN_MS_MAX }, { Settings::PERIOD_MS }>;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -165,7 +165,7 @@ pub(crate) struct Import {
 }
 
 async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, Problem> {
-    // A lease with a running pass is refused before any process gets a record.
+    // Refuse a lease with a running pass before any process gets a record.
     let found = call.node.leases().get(&asked.name).await;
     if found.is_ok_and(|it| it.lease.running().is_some()) {
         return Err(LeaseError::Refused(Refused::Running).into());

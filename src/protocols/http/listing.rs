@@ -72,7 +72,7 @@ pub(crate) struct Listing<V, T, C> {
 }
 
 impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
-    /// Collects at most `limit` items from a starting point. `page` returns some items and where they end; `show` converts
+    /// Collects at most `limit` items from a starting point. `page` returns some items and where the next begin; `show` converts
     /// an item for the answer.
     pub(crate) async fn gather(
         call: &Call,

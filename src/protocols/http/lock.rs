@@ -206,7 +206,7 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
     let acquired = match (bound, terms.wait) {
         (_, 0) => locks.acquire(&entry, terms).await,
         (None, _) => call.wait(locks.acquire(&entry, terms)).await?,
-        // A bound position in line is kept when the wait times out, and a repeated request continues it.
+        // A bound position in line is kept when the wait times out, and a repeated request resumes it.
         (Some(_), wait) => {
             let place = Terms {
                 wait: u16::MAX,

@@ -97,7 +97,7 @@ impl Problem {
         self
     }
 
-    /// Replaces the reason with why the node halted, if it did.
+    /// If the cause is that the node halted, states so, and why, in place of the reason and detail.
     pub(crate) fn or_halt(mut self, halt: Option<String>) -> Self {
         if let (Reason::Stopped, Some(halt)) = (self.0.reason, halt) {
             (self.0.reason, self.0.detail) = (Reason::Halted, halt);
@@ -105,7 +105,7 @@ impl Problem {
         self
     }
 
-    /// Returns the reason of the refusal.
+    /// Returns the reason for the refusal.
     pub(crate) const fn reason(&self) -> Reason {
         self.0.reason
     }

@@ -1,7 +1,7 @@
 //! Processes over HTTP, read-only: current and past processes, their tree, and the conversion of records to answers. The
 //! members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! No answer walks everything in one turn of the actor: long answers are assembled from several turns.
+//! No answer visits all records in one turn of the actor: long answers are assembled from several turns.
 
 use crate::actors::process::{
     Bound, End, Failure, HookOutput, Leak, Output, Phase, Query as ProcessQuery, RecordView,
@@ -95,7 +95,7 @@ pub(crate) fn id(text: Option<&str>, field: &str) -> Result<Option<ProcessId>, P
         .map_err(|words| Problem::field(field, format!("is not an id: {words}")))
 }
 
-/// Returns the process with this id or prefix.
+/// Returns the id of the process with this id or prefix of an id. A complete id is not looked up.
 pub(crate) async fn which(call: &Call, text: &str) -> Result<ProcessId, Problem> {
     if let Ok(id) = text.parse() {
         return Ok(id);

@@ -1,6 +1,6 @@
 //! Resource usage and reconciliation of processes over HTTP. The members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Nothing is read except on request.
+//! Resource usage is read only on request.
 
 use crate::handle::{ProcessError, Usage};
 use crate::ids::ProcessId;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// The maximum number of jobs changed in one turn of the actor.
 const SHARE: u32 = 100;
 
-/// The maximum number of shares examined for one answer: at the size of a selection's share, some hundred thousand jobs.
+/// The maximum number of shares of a selection examined for one answer; together they cover some hundred thousand jobs.
 const SHARES_MAX: u32 = 16;
 
 pub(crate) fn routes() -> Vec<Route> {

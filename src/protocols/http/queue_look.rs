@@ -1,7 +1,7 @@
 //! Queues over HTTP, read-only: which queues and jobs exist, their state, and the configuration. The members are
 //! documented in `docs/protocols/http.md`, "Queues".
 //!
-//! No answer walks everything in one turn of the actor: long answers are assembled from several turns.
+//! No answer visits all queues or jobs in one turn of the actor: long answers are assembled from several turns.
 
 use crate::actors::queue::{
     Counts, JobSelection, JobView, Phase, Progress, QueueName, QueueSelection, QueueView, Rules,

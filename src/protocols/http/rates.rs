@@ -84,7 +84,7 @@ impl Rates {
         kept.push_back(reading);
     }
 
-    /// Returns the rate per second between each two readings, oldest first, or `None` if the counter does not exist.
+    /// Returns the rate per second between successive readings, oldest first, or `None` if the counter does not exist.
     pub(crate) fn of(&self, counted: Counted) -> Option<Vec<f64>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |reading: &Reading| reading.counts.get(counted as usize).copied().flatten();

@@ -22,7 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// The maximum time that either side may send nothing.
+/// The maximum time for which either side may send nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The maximum size of a request, in bytes; saved data is sent in base64.
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
             accepted = listener::accept_unix(&listener) => accepted,
             _ = closing.wait_for(|closing| *closing) => return,
         };
-        // The mode of the socket keeps all other users out; a user that still connects is refused.
+        // The mode of the socket keeps all other users out; one that connects nevertheless is refused.
         let own = rustix::process::geteuid().as_raw();
         let is_trusted = peer.uid() == own || peer.uid() == 0;
         let place = places.take().filter(|_| is_trusted);

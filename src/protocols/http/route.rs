@@ -196,7 +196,7 @@ impl Route {
         Self::of::<T, G>((path, Method::POST), scope, (words, refusals), resource)
     }
 
-    /// Creates a route whose action must not be repeated: it accepts an idempotency key.
+    /// Creates a route whose action must not take effect twice: it accepts an idempotency key.
     pub(crate) fn post_once<T, G>(
         path: &'static str,
         act: impl AsyncFn(&Call, T) -> Result<Json<G>, Problem> + Clone + 'static,

@@ -41,7 +41,7 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 /// The maximum time from the first byte of a request to its last.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The maximum time that a part of an answer may go unread.
+/// The maximum time for which a part of an answer may go unread.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The size at which buffered output is written, in bytes.
@@ -78,7 +78,7 @@ pub(crate) struct Session<IO> {
     codec: Codec,
     input: BytesMut,
     output: BytesMut,
-    /// The memory of a request's body, held until it is answered.
+    /// The memory of a request's body, held until the request is answered.
     unfinished: Reservation,
     shared: Arc<Shared>,
 }
@@ -314,7 +314,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads once, at most the maximum size of a head, so that a large read does not let a longer head through.
+    /// Reads once, until the buffer has at most the maximum size of a head, so that no longer head is accepted.
     async fn read(&mut self) -> io::Result<usize> {
         let room = HEAD_BYTES_MAX.saturating_sub(self.input.len()).max(1);
         self.input.reserve(room.min(4096));
@@ -436,7 +436,7 @@ async fn end(mut stream: impl Stream) {
             }
         }
     };
-    // It makes no difference whether the client closed or the wait timed out.
+    // It makes no difference whether the client closed its side or the wait timed out.
     drop(timeout(LINGER, unread).await);
 }
 

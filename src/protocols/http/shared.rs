@@ -27,9 +27,9 @@ pub(crate) struct Shared {
     pub(super) request_bytes_max: usize,
     pub(super) tcp: Room,
     pub(super) unix: Room,
-    /// The paths that accept jobs and commands.
+    /// The paths that accept jobs and commands, and therefore larger bodies.
     pub(super) long: [&'static str; 6],
-    /// The path that takes inventories.
+    /// The path that accepts inventories.
     pub(super) inventory: &'static str,
     /// The description of all routes.
     pub(crate) description: &'static Value,

@@ -1,8 +1,8 @@
 //! The file of the Unix socket. Only its owner, and users admitted by its permissions, can connect: the permissions are set
 //! before the socket listens.
 //!
-//! A socket left behind by a killed coordinator is removed, as is the socket's own file at the end. Files that are not
-//! sockets, and sockets in use, are never removed.
+//! A socket left behind by a killed coordinator is removed, and a coordinator removes its own when it ends. Files that are
+//! not sockets, and sockets in use, are never removed.
 
 use crate::address;
 use std::fs::Permissions;

@@ -37,7 +37,7 @@ pub enum TlsError {
     /// The file cannot be read.
     #[error("read the {what} {}: {source}", .file.display())]
     Unreadable {
-        /// Whether this is the certificate or the key.
+        /// What the file should contain: the certificate or the key.
         what: &'static str,
         /// The path of the file.
         file: PathBuf,
@@ -55,7 +55,7 @@ pub enum TlsError {
     /// The content is not usable.
     #[error("use the {what} {}: {found}", .file.display())]
     Unusable {
-        /// Whether this is the certificate or the key.
+        /// What the file should contain: the certificate or the key.
         what: &'static str,
         /// The path of the file.
         file: PathBuf,

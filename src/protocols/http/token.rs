@@ -71,7 +71,7 @@ impl Tokens {
             file: path.to_owned(),
             source,
         };
-        // One more line than allowed, so that too many are detected.
+        // One line more than allowed, so that a file with too many is detected.
         let most = (TOKENS_MAX + 1) * (BYTES_MAX + RUN.len() + 2);
         let (bytes, mode) = file::read(path, most as u64).map_err(unreadable)?;
         if mode & 0o077 != 0 {
@@ -105,7 +105,7 @@ impl Tokens {
     }
 
     /// Returns a login that is valid in place of this token until a date, or `None` if the token is not accepted. The login
-    /// becomes invalid with the token, and reveals nothing about it.
+    /// becomes invalid together with the token, and reveals nothing about it.
     pub(crate) fn login(&self, offered: &[u8], until: Date) -> Option<String> {
         let token = self.0.iter().find(|token| token.is(offered))?;
         let code = token.code(until).finalize().into_bytes();
@@ -152,7 +152,7 @@ impl Token {
         self.bytes.len() == offered.len() && differences == 0
     }
 
-    /// Returns the code proving that a holder of the token received a login until that date.
+    /// Returns the proof that a holder of the token received a login valid until that date.
     fn code(&self, until: Date) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
         let mut code = keyed.expect("a key may have any length");

@@ -125,17 +125,17 @@ impl Arguments<'_> {
 /// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Answer to 01: the owner, empty if there is none.
+    /// Answer to 01: the owner; `None` is sent as an empty name.
     Owner(Option<Name>),
-    /// Answer to 02 and 03: the position in line; 1 for the owner, 0 if the owner has no entry.
+    /// Answer to 02 and 03: the position in line; 1 holds the lock, 0 means that there is no entry.
     Location(u32),
-    /// Answer to 04.
+    /// Answer to 04: whether the lock was renewed.
     Renewed(bool),
     /// Answer to 05 and 06: the number of entries removed.
     Count(u32),
-    /// Answer to 07.
+    /// Answer to 07: the entries of the key.
     List(Vec<EntryView>),
-    /// Answer to 08.
+    /// Answer to 08: the statistics.
     Stats(Stats),
 }
 

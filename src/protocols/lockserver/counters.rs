@@ -72,7 +72,7 @@ impl Counters {
         self.rejected_busy.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns the current statistics, combined with those kept elsewhere.
+    /// Returns the current statistics, including the given numbers, which are not counted here.
     pub(crate) fn stats(&self, active: u32, (owners, contenders): (u32, u32)) -> Stats {
         let long = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // Row 31 of `docs/protocols/lockserver.md`: wraps modulo 2^32.
@@ -116,7 +116,7 @@ impl Stats {
         ]
     }
 
-    /// Returns the five statistics of a C `long`.
+    /// Returns the five statistics that are a `long` in C.
     pub fn longs(&self) -> [u64; 5] {
         [
             self.accepted,

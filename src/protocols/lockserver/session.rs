@@ -72,7 +72,7 @@ impl Session for LockserverSession {
                 Err(error) => {
                     tracing::debug!(target: DEBUG_TARGET, "{} {error}", self.peer);
                     self.lost = true;
-                    // No command after this one can be located.
+                    // It is unknown where the next command would begin.
                     taken = input.len();
                 }
             }

@@ -13,7 +13,7 @@ use crate::spine::event::{Event, NODE};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The number of events on a page.
+/// The maximum number of events on a page.
 const MOST: usize = 200;
 
 pub(crate) fn routes() -> Vec<Route> {

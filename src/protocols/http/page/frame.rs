@@ -138,7 +138,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     } else {
         narrow(status, (title, &navigation(None)), &main)
     };
-    // Programs may request a page, too, and need the scheme.
+    // Programs may request a page, too, and need the authentication scheme.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");
         response

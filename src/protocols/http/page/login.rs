@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Returns whether a caller has logged in or could log in, which is so on TCP if tokens are configured.
+/// Returns whether a caller has logged in or could log in, which requires TCP and configured tokens.
 pub(crate) fn is_login(call: &Call) -> bool {
     matches!(call.peer(), Peer::Tcp(_)) && call.shared.tokens().is_some()
 }
@@ -85,7 +85,7 @@ fn set_cookie(call: &Call, response: &mut HttpResponse, (login, seconds): (&str,
     };
     let cookie =
         format!("{name}={login}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
-    // The port in the name has been checked, and a login consists of digits and base64.
+    // The port in the cookie's name has been checked, and a login consists of digits and base64.
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

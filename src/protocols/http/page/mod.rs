@@ -1,7 +1,7 @@
 //! The page: a view of the node for operators who troubleshoot with a browser, as specified in `docs/page.md`.
 //!
 //! HTML is built here from the answers of the typed handles, and is complete without JavaScript; `page.js` makes it live. Nothing is loaded
-//! from other sites, and everything shown is escaped. No view walks everything, and no access control happens here.
+//! from other sites, and everything shown is escaped. The work for each view is bounded. Access control happens elsewhere.
 //!
 //! | file | holds |
 //! |---|---|

@@ -54,7 +54,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let here = PageClock::of(&call.node);
     let id = record.id.to_string();
     let text = Field::Text(id.clone());
-    // Events of the process actor refer to it by name, those of other actors in text.
+    // Events of the process actor have the process's id as a name, those of other actors as text.
     let name = ("process", Field::Name(id.as_bytes().into()));
     let is_of_it = |event: &Event| {
         let mut fields = event.what.fields.iter();
@@ -122,7 +122,7 @@ fn stops(id: ProcessId) -> Markup {
     }
 }
 
-/// Renders the end of its output, read from its files if they exist, otherwise from its record.
+/// Renders the end of a process's output, read from its files if they exist, otherwise from its record.
 async fn outputs(call: &Call, record: &RecordView) -> Markup {
     let dir = call.node.processes().run_dir(record);
     let remains = record.remains.as_ref();
@@ -164,7 +164,7 @@ fn whole(output: &Output) -> Vec<u8> {
     [head, b"\n\xe2\x80\xa6\n", tail].concat()
 }
 
-/// Returns the end of a file, starting with a complete line, and the size of the file. Reads on another thread, since a disk may be slow.
+/// Returns the end of a file, starting with a complete line, and the file's size; `None` if it cannot be read. Does not block the thread.
 async fn tail(path: &Path) -> Option<(Vec<u8>, u64)> {
     let path = path.to_owned();
     let read = spawn_blocking(move || file::tail(&path, TAIL_BYTES)).await;

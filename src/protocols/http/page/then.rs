@@ -357,7 +357,7 @@ fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Truncates a text.
+/// Truncates a text to `most` characters.
 fn cut(text: &str, most: usize) -> String {
     let mut letters = text.chars();
     let mut begin: String = letters.by_ref().take(most).collect();

@@ -5,10 +5,10 @@ use crate::protocols::http::problem::Problem;
 /// The maximum number of items on a page.
 pub(crate) const MOST: u32 = 100;
 
-/// The maximum number of queries for one page. If they find too few items, the page is short, and the next one continues.
+/// The maximum number of queries for one page. If they find too few items, the page is short, and the next page continues.
 const SHARES_MAX: u32 = 32;
 
-/// Returns up to [`MOST`] items from `from` on, and where the list continues. `share` returns some items and where they end.
+/// Returns up to [`MOST`] items from `from` on, and where the list continues. `share` returns some items and where the next begin.
 pub(crate) async fn walk<V, C>(
     from: C,
     share: impl AsyncFn(C, u32) -> Result<(Vec<V>, Option<C>), Problem>,
