@@ -35,8 +35,8 @@ pub enum KeeperProgram {
     /// None: launches are refused.
     #[default]
     None,
-    /// This program, which calls [`keeper::run_if_asked`](crate::keeper::run_if_asked) first in its `main`. One that does not would run once
-    /// more instead of becoming the keeper, and launches would fail.
+    /// This program, whose `main` first calls [`keeper::run_if_asked`](crate::keeper::run_if_asked). A program that does not would run a
+    /// second time instead of becoming the keeper, and launches would fail.
     Own,
     /// Another program that does this, or `sexton` itself.
     At(PathBuf),
