@@ -32,12 +32,12 @@ const PATIENCE: Timespec = Timespec {
 /// The program that is started as the keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeeperProgram {
-    /// None: launches are refused.
+    /// No program: launches are refused.
     #[default]
     None,
     /// This program, whose `main` first calls [`keeper::run_if_asked`](crate::keeper::run_if_asked).
     Own,
-    /// Another program that does this, or `sexton` itself.
+    /// Another program whose `main` does the same, or `sexton` itself.
     At(PathBuf),
 }
 
