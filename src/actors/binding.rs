@@ -31,7 +31,7 @@ pub struct Binding {
     pub process: ProcessId,
     /// How much of the process tree must end before the right does.
     pub until: Until,
-    /// When the right expires: whether the process tree is killed, and its end confirmed, before the right passes on.
+    /// Whether an expired right passes on only after the process tree has been killed and its end confirmed.
     pub fence: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct EndNotice {
 }
 
 impl EndNotice {
-    /// Returns whether this ends a right that lasts until `until`.
+    /// Returns whether this notification ends a right that lasts until `until`.
     pub const fn ends(self, until: Until) -> bool {
         matches!(
             (self.until, until),

@@ -1,4 +1,4 @@
-//! Commits outcomes. All decisions have been made before.
+//! Commits outcomes, without making any decisions.
 
 use crate::actors::binding::{Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::dispatch::decide::{EXECUTE, UPDATE};
@@ -199,8 +199,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Gives up on the cleanup after an attempt, but still requests notification of its end: if the launch was accepted before we learned
-    /// of it, its record would otherwise never be removed.
+    /// Gives up on the cleanup after an attempt, but still requests notification of its end: if the launch was accepted but its
+    /// acceptance has not been reported yet, the record would otherwise never be removed.
     fn give_up_cleaning(&self, slot: Slot, effects: &mut Effects<Self>) {
         let cleaning = self.state.tasks.get(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {

@@ -404,7 +404,7 @@ impl DispatchMachine {
         Some((slot, task, Token(token)))
     }
 
-    /// Decides what happens to a task whose timer expired: its wake time has come, its attempt took too long, or its retention is over.
+    /// Decides what happens to a task whose timer has expired: its wake time has come, its attempt took too long, or its retention is over.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let Some(task) = self.state.tasks.get(slot) else {
             return Outcome::Absent;
@@ -461,8 +461,8 @@ impl DispatchMachine {
         moment.now.date().plus_ms(self.rules.kept_ms)
     }
 
-    /// Returns the steps that forget tasks to make room for one more that is over. While there are more than the limit, two are forgotten
-    /// each time, so that the number falls after the limit was lowered.
+    /// Returns the steps that forget tasks to make room for one more that is over. At most two are forgotten each time; that is enough
+    /// for their number to fall to the limit gradually after the limit was lowered.
     pub(super) fn makes_room(&self) -> impl Iterator<Item = Step> {
         let over = &self.state.index.over;
         let surplus = (over.len() + 1).saturating_sub(self.rules.kept_max as usize);
@@ -480,7 +480,7 @@ fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     }
 }
 
-/// Returns the step that changes how an existing server is reached, if that changes.
+/// Returns the step that changes how an existing server is reached; `None` if nothing changes.
 fn reached(
     (slot, server): (Slot, &Server),
     remote: Option<&Remote>,

@@ -43,7 +43,7 @@ pub(super) const KINDS: &[&str] = &[
     "woken",
 ];
 
-/// Reports the events of an outcome, in order. It is called before the outcome is committed, so tasks and servers are still unchanged.
+/// Reports the events of an outcome, in order. Called before the outcome is committed, while tasks and servers are still unchanged.
 pub(super) fn events(
     state: &State,
     entry: Stamp,

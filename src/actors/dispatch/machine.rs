@@ -18,7 +18,7 @@ pub(super) const LISTED_MAX: u32 = 1000;
 /// The maximum number of tasks visited to build one list.
 pub(super) const LOOKED_AT_MAX: usize = 8192;
 
-/// The timer item that is due while a task is ready and a thread is free. Lower items are task slots.
+/// The timer item that is due while a task is ready and a thread is free. Lower item numbers are task slots.
 const DISPATCH: u64 = 1 << 32;
 
 /// The dispatch machine: all tasks, servers and groups, and the rules that change them.
@@ -33,7 +33,7 @@ pub struct DispatchMachine {
     idle: BTreeSet<Ticket>,
     /// Clients waiting until servers are needed.
     seeking: BTreeSet<Ticket>,
-    /// Whether a dispatch panicked. No other is tried until the state has changed.
+    /// Whether a dispatch panicked. If so, dispatch is not tried again until the state has changed.
     stalled: bool,
     /// Whether the disk is low on space, so that no burst begins: the record of its process would be refused, while the task occupied a
     /// thread, a position in its group and its locks.

@@ -42,7 +42,7 @@ pub struct Rules {
     /// How long an attempt on another machine continues without contact before it stops itself, in milliseconds. Shortly after that, its
     /// thread is free again.
     pub lost_after_ms: u64,
-    /// The maximum number of tasks in progress in a group that has no limit set; if 0, none is started.
+    /// The maximum number of tasks in progress in a group that has no limit of its own; if 0, no task there is started.
     pub group_max: u32,
 }
 
@@ -130,7 +130,7 @@ pub enum Message {
     Limit {
         /// The group; an empty name means the group of tasks that do not name one.
         group: Name,
-        /// The limit; if 0, none is started.
+        /// The limit; if 0, no task of the group is started.
         max: u32,
     },
     /// From an operator: change a server.
@@ -147,9 +147,9 @@ pub enum Message {
     },
     /// From a client: forget tasks that are over.
     Prune {
-        /// Only tasks that were over before this date.
+        /// If given, only tasks that were over before this date.
         before: Option<Date>,
-        /// How many of the newest are kept, however old.
+        /// How many of the newest tasks are kept, however old they are.
         keep: u32,
         /// The maximum number of tasks to forget; the reply states whether there may be more.
         limit: u32,
@@ -197,13 +197,13 @@ pub struct Adding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// Allow it to start.
+    /// Allow the task to start.
     Ready,
-    /// Begin no more bursts.
+    /// Pause the task: begin no more bursts.
     Pause,
-    /// Begin bursts again.
+    /// Resume the task: begin bursts again.
     Resume,
-    /// Stop waiting: its next burst begins as soon as it can.
+    /// End the task's wait: its next burst begins as soon as possible.
     Wake,
     /// End the task with its next burst, or immediately if it has not started or `now` is set.
     Terminate {
@@ -229,7 +229,7 @@ pub enum Report {
         /// A message.
         words: String,
     },
-    /// The burst is over, and another is to follow.
+    /// The burst is over, and another burst is to follow.
     Wait {
         /// Milliseconds until the next burst.
         ms: u64,
@@ -249,9 +249,9 @@ pub enum Report {
 pub enum ServerChange {
     /// Set the number of threads; the server is added if it does not exist.
     Threads(u32),
-    /// Enable or disable the assignment of tasks to it.
+    /// Enable or disable the assignment of tasks to the server.
     Enabled(bool),
-    /// Remove it; attempts running there are stopped.
+    /// Remove the server; attempts running there are stopped.
     Removed,
     /// Set the number of threads and how the server is reached; the server is added if it does not exist.
     Reached {
@@ -267,7 +267,7 @@ pub enum ServerChange {
 pub struct Host {
     /// The name.
     pub name: Name,
-    /// The number of attempts that run there at a time; 0 counts as 1.
+    /// The maximum number of attempts that run there at a time; 0 counts as 1.
     pub threads: u32,
     /// How the server is reached, if it is another machine. `None` leaves an existing server's setting unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]

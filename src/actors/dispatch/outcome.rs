@@ -66,7 +66,7 @@ pub enum Step {
     Paused(Pause),
     /// No burst begins until the next start, since the coordinator is draining.
     Rests,
-    /// A lock that an attempt still holds after its end is released.
+    /// A lock is released that an attempt still holds after its end.
     GivesBack(LockState),
     /// From now on, this server is reached in this way.
     ServerReached(Slot, Remote),
@@ -99,7 +99,7 @@ pub enum TaskStep {
     Blocked,
     /// The task was granted the execute lock that it waited for; it releases the lock and may be claimed.
     Unblocked,
-    /// The launch of its attempt was accepted.
+    /// The launch of the attempt was accepted.
     Launched,
     /// The command sent a report.
     Reported {
@@ -140,7 +140,7 @@ pub enum TaskStep {
     Paused(bool),
     /// The task stops waiting: this wake time has come.
     Woken(Date),
-    /// The next burst is its last.
+    /// The next burst is the task's last.
     Terminating,
     /// The task runs again after it was over.
     Restarted,

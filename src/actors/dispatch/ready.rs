@@ -11,7 +11,7 @@ use crate::actors::lock::Name;
 use crate::ids::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The rank of a task in the order.
+/// The sort key of a task: its priority, wake time, id and slot.
 type Rank = (Priority, u64, u64, Slot);
 
 fn rank(slot: Slot, task: &Task) -> Rank {
@@ -34,7 +34,7 @@ pub(super) struct GroupIndex {
     started: BTreeSet<Rank>,
     /// Tasks that could begin their first burst, as far as their work id permits.
     fresh: BTreeSet<Rank>,
-    /// The first task of each of these sets, if the group permits it to begin.
+    /// The first tasks of `started` and of `fresh`, each only if the group permits it to begin.
     first: (Option<Rank>, Option<Rank>),
 }
 
@@ -63,7 +63,7 @@ struct Work {
     under_way: BTreeSet<u64>,
     /// Tasks that could begin their first burst, by group.
     fresh: BTreeMap<Name, BTreeSet<Rank>>,
-    /// The task of each group that is offered, from `fresh`.
+    /// By group, the task from `fresh` that may begin as far as the work id is concerned.
     offered: BTreeMap<Name, Rank>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Ready {
     usual: u32,
     groups: BTreeMap<Name, GroupIndex>,
     works: BTreeMap<Name, Work>,
-    /// The first task of each group that permits one to begin: of those that have started, and of those that have not (`fresh`).
+    /// The first started task of each group that permits it to continue. `fresh` holds the first ones that have not started.
     started: BTreeSet<Rank>,
     fresh: BTreeSet<Rank>,
     /// The number of tasks that are in progress and not paused.

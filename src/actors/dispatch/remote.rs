@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remote {
-    /// The destination for ssh: `host`, `user@host`, `ssh://user@host:port`, or a name from its configuration.
+    /// The destination for ssh: `host`, `user@host`, `ssh://user@host:port`, or a host defined in ssh's configuration.
     pub to: Name,
     /// The configuration file for ssh; the default one if empty.
     pub config: Name,
@@ -68,7 +68,7 @@ pub struct Reach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FarEnd {
-    /// None of its processes is alive there, and its command ended in this way; [`Exit::Failed`] means that it never ran.
+    /// No process of the attempt is alive there, and its command ended in this way; [`Exit::Failed`] means that the command never ran.
     Ended(Exit),
     /// The machine did not answer in time. By now the attempt must have stopped itself, if the machine is still running at all.
     Unreachable,
@@ -100,8 +100,8 @@ impl Reach {
         self.heard = nth.unwrap_or(0).max(self.heard);
     }
 
-    /// Returns how the attempt ended, given how its local process ended, and whether the machine could not be reached; `None` if the end of
-    /// the attempt is not known.
+    /// Given how the local process ended, returns how the attempt ended and whether the machine was unreachable; `None` if the end of the
+    /// attempt is not known.
     pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
         match self.end {
             Some(FarEnd::Ended(exit)) => Some((exit, false)),
@@ -127,7 +127,7 @@ impl Reach {
         let words = |words: &[&str]| -> Vec<Bytes> {
             words.iter().map(|it| Bytes::new(it.as_bytes())).collect()
         };
-        // The keeper executes this path, and it runs the same program as the coordinator.
+        // The keeper executes this path, and the keeper runs the same program as the coordinator.
         let mut argv = words(&["/proc/self/exe", "wrapper", "near"]);
         argv.extend(flag("--to", name(&self.remote.to)));
         if !self.remote.config.as_bytes().is_empty() {

@@ -13,7 +13,7 @@ pub struct Server {
     pub name: Name,
     /// The maximum number of attempts that run on the server at a time.
     pub threads: u32,
-    /// Whether tasks are assigned to it. Only an operator disables a server, and only an operator enables it again.
+    /// Whether tasks are assigned to the server. Only an operator disables a server, and only an operator enables it again.
     pub enabled: bool,
     /// Whether the server was removed; it disappears when its last attempt has ended.
     pub leaves: bool,
@@ -79,7 +79,7 @@ pub enum Pause {
 }
 
 impl Pause {
-    /// Returns its name.
+    /// Returns the name of this value.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",

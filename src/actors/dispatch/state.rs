@@ -51,7 +51,7 @@ pub(super) struct State {
     pub(super) index: Index,
 }
 
-/// The indexes and counts derived from them.
+/// The indexes and counts derived from tasks, servers and groups.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) by_id: BTreeMap<u64, Slot>,
@@ -62,7 +62,7 @@ pub(super) struct Index {
     pub(super) over: BTreeSet<(Timestamp, Slot)>,
     /// Tasks that have an attempt, a position in line for a lock, or a cleanup, and so have requests outstanding at other actors.
     pub(super) bound: BTreeSet<Slot>,
-    /// Those tasks, and all others that are in progress.
+    /// The tasks in `bound`, and all others that are in progress.
     pub(super) standing: BTreeSet<Slot>,
     pub(super) ready: Ready,
     pub(super) threads: Threads,
@@ -189,7 +189,7 @@ impl State {
         Some((self.first_ready(starts)?, server))
     }
 
-    /// Returns the task whose burst begins next, given a free thread. Tasks that have not started are considered only if `starts`.
+    /// Returns the task whose burst begins next, given a free thread. Tasks that have not started are considered only if `starts` is set.
     fn first_ready(&self, starts: bool) -> Option<Slot> {
         let ready = &self.index.ready;
         let starts = starts && self.head.pause == Pause::Off;

@@ -174,7 +174,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The maximum value of any of these times, in milliseconds.
+    /// The maximum value of any of these times, in milliseconds: 366 days.
     pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
 }
 
@@ -229,7 +229,7 @@ pub struct Task {
     pub words: String,
     /// When the wait for the next burst ends.
     pub wake: Date,
-    /// Whether that time has come.
+    /// Whether the wake time has come.
     pub is_due: bool,
     /// Whether an operator has paused the task.
     pub paused: bool,
@@ -337,7 +337,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Returns when the attempt is stopped and why, if intervals were last restarted at `epoch`.
+    /// Returns when and why the attempt is to be stopped, if intervals were last restarted at `epoch`.
     fn stops_at(&self, terms: &Terms, epoch: Timestamp) -> (Timestamp, Cause) {
         let overdue = self.claimed.plus_ms(terms.fail_after_ms);
         let silent = |beat: Timestamp| beat.max(epoch).plus_ms(terms.progress_ms);
@@ -472,7 +472,7 @@ pub struct Past {
     pub exit: Option<Exit>,
     /// Whether the attempt saved the task's state.
     pub saved: bool,
-    /// The verdict on it.
+    /// The verdict on the attempt.
     pub verdict: Verdict,
     /// How the cleanup ended, once it has.
     pub cleanup: Option<Exit>,
@@ -488,7 +488,7 @@ impl Task {
     pub const WORDS_BYTES_MAX: usize = 1024;
     /// The environment variable that holds the secret of an attempt. Without the secret, the command cannot report anything.
     pub const SECRET: &'static str = "SEXTON_TASK_SECRET";
-    /// The maximum wait after failed attempts, in milliseconds.
+    /// The maximum wait after failed attempts, in milliseconds: a minute.
     const BACKOFF_MS_MAX: u64 = 60_000;
 
     /// Returns how long the task waits after another failed attempt, in milliseconds: not at all after the first, then one second, then
@@ -519,7 +519,7 @@ impl Task {
         self.attempt.as_ref().filter(|it| it.process == process)
     }
 
-    /// Returns when the current attempt is stopped and why, if intervals were last restarted at `epoch`.
+    /// Returns when and why the current attempt is to be stopped, if intervals were last restarted at `epoch`.
     pub(super) fn stops_at(&self, epoch: Timestamp) -> Option<(Timestamp, Cause)> {
         let attempt = self.attempt.as_ref()?;
         let is_stopping = attempt.stopping.is_some();

@@ -58,7 +58,7 @@ pub enum Obstacle {
     },
     /// No server is enabled.
     NoServer,
-    /// No thread of a server is free.
+    /// No enabled server has a free thread.
     NoThread {
         /// How many threads there are.
         threads: u32,
@@ -74,7 +74,7 @@ pub enum Obstacle {
     InLine,
     /// The coordinator is draining.
     Draining,
-    /// The disk of the coordinator is low on space, so that no process can be recorded. The handle sets this, not the machine.
+    /// The disk of the coordinator is low on space, so no process can be recorded. Set by the handle, not by the machine.
     DiskLow {
         /// The number of bytes that the journal can still write.
         left: u64,
@@ -204,7 +204,7 @@ pub struct Standing {
     pub servers: Vec<ServerView>,
     /// Groups with tasks in progress, by name.
     pub groups: Vec<GroupView>,
-    /// Whether the list is complete. It is not if there are more than 100,000 tasks; counts must not be relied on then.
+    /// Whether the list is complete. With more than 100,000 tasks it is not, and counts must not be relied on.
     pub whole: bool,
 }
 
@@ -223,7 +223,7 @@ pub struct UnderWay {
     pub counts: bool,
     /// The current attempt.
     pub attempt: Option<Attempt>,
-    /// The name of the server that the attempt runs on; `None` if the server does not exist.
+    /// The name of the server that the attempt runs on; `None` without an attempt, or if the server does not exist.
     pub server: Option<Name>,
     /// The attempt that keeps a position in line for the execute lock.
     pub blocked: Option<Token>,

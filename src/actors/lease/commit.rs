@@ -1,4 +1,4 @@
-//! Applies an outcome. All decisions have been made before.
+//! Applies an outcome, without making any decisions.
 
 use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
@@ -187,7 +187,7 @@ impl Lease {
                 self.keep(message, Source::Request);
             }
             Step::Returned { until } => {
-                // The place gets a new token: a pass that the client began before may end without taking this place away.
+                // The place gets a new token, so that it stays if a pass that the client began earlier ends.
                 let shared = self.next.as_ref().is_some_and(|it| it.shared);
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });

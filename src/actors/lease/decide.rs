@@ -236,7 +236,7 @@ impl LeaseMachine {
         }
         let period_ms = lease.map_or(Settings::PERIOD_MS, |it| it.settings.period_ms);
         let now = moment.now;
-        // If the wall clock was set back since then, no request may wait longer than a period.
+        // If the wall clock was set back after Fossil stored these times, requests must still not wait longer than a period.
         let of_current = now
             .offset
             .time(current.until)
@@ -396,7 +396,7 @@ impl LeaseMachine {
         let today = moment.now.date();
         let at = lease.schedule.as_ref().and_then(|it| it.next(today));
         let mut steps = vec![(slot, Step::Scheduled { at, place })];
-        // The most recent date that has passed, if several were missed.
+        // The first date that does not count as missed. If several dates were missed, this one may have come already.
         let recent = Date(today.0.saturating_sub(LATE_MS + 1));
         let recent = lease.schedule.as_ref().and_then(|it| it.next(recent));
         let in_time = today <= due.at.plus_ms(LATE_MS) || recent.is_some_and(|it| it <= today);
@@ -413,7 +413,7 @@ impl Requesting {
         self.command.as_ref().or(lease.settings.command.as_ref())
     }
 
-    /// Returns whether a place belongs to the same client, so that the client repeats its request.
+    /// Returns whether a place belongs to the same client, that is, whether the client is repeating its request.
     fn is(&self, place: &Place) -> bool {
         let process = self.claim.and_then(|it| it.process).map(|it| it.process);
         process.is_some() && place.process.map(|it| it.process) == process

@@ -106,7 +106,7 @@ pub struct Lease {
     pub begun: u64,
     /// The number of the newest whole pass: one that ran to its end, or was stopped because it ran too long.
     pub whole: u64,
-    /// The number of a pass: a whole pass with this number or a higher one was requested.
+    /// The lowest number that a whole pass must have to serve all requests so far.
     pub wanted: u64,
     /// The number of consecutive passes that were not whole.
     pub broken: u32,

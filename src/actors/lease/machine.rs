@@ -257,7 +257,7 @@ impl Machine for LeaseMachine {
         self.state.start(start);
     }
 
-    /// Sends the requests to other actors again: a process may have ended, or may not have been launched, while this actor was down.
+    /// Sends the requests to other actors again, since a process may have ended or a request may have been lost while this actor was down.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in self.state.bound() {
             self.state_obligations(slot, effects);

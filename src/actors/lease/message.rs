@@ -126,7 +126,7 @@ pub struct Requesting {
     pub command: Option<Command>,
     /// If given, the client runs the pass itself, and this defines how the server detects that the client has died.
     pub claim: Option<Claim>,
-    /// Milliseconds from the start of this pass to the next, if different from the lease's setting.
+    /// Milliseconds from the start of this pass to the start of the next; `None` for the lease's setting.
     pub period_ms: Option<u64>,
     /// Whether the request never waits: its pass begins immediately or not at all.
     pub no_delay: bool,
@@ -188,13 +188,13 @@ impl Default for Claim {
     }
 }
 
-/// One half of a Fossil lease.
+/// One half of a Fossil lease: its current or its next holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Imported {
     /// The PID; 0 if there is no process.
     pub pid: u64,
-    /// When its time ends, by the wall clock.
+    /// When the holder's time ends, by the wall clock.
     pub until: Date,
     /// The process, if one with that PID is alive.
     pub process: Option<ProcessId>,

@@ -10,7 +10,7 @@ pub struct LeaseView {
     /// The state of the lease.
     #[serde(flatten)]
     pub lease: Lease,
-    /// The next date of its schedule.
+    /// The next date of the lease's schedule.
     pub due: Option<Date>,
     /// Whether a whole pass is owed.
     pub wanted: bool,
@@ -31,8 +31,8 @@ impl LeaseView {
         self.wanted && self.lease.wanted > self.lease.settled()
     }
 
-    /// Returns whether a request would have any effect: not if the lease is disabled or another request is next. Fossil checks this before
-    /// it spawns a process.
+    /// Returns whether a request would have any effect. It has none if the lease is disabled or another request is next. Fossil checks
+    /// this before it spawns a process.
     pub fn is_useful(&self, now: Timestamp) -> bool {
         let next = self.lease.next.as_ref();
         !self.lease.settings.disabled && next.is_none_or(|it| !it.is_live(now))

@@ -57,7 +57,7 @@ impl Rare {
     }
 }
 
-/// Links to the neighbours in a ring of entries. An entry outside the ring links to itself.
+/// Links to the neighbours in a ring of entries. An entry that is alone links to itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     pub(super) previous: Slot,

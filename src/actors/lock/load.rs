@@ -156,7 +156,7 @@ fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
     (owners, links)
 }
 
-/// Points the table at the first entry of a ring after the ring was sorted.
+/// Points the table at the first entry of a ring that has been sorted.
 fn replace_head(table: &mut Table, name: &impl std::hash::Hash, ring: &[Slot], sorted: &[Slot]) {
     if let (Some(old), Some(new)) = (ring.first(), sorted.first())
         && old != new

@@ -132,7 +132,7 @@ pub enum Message {
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
     },
-    /// Like `Request`, but an existing entry takes over the new terms: its TTL becomes `ttl`, and its TTW is raised to
+    /// Like `Request`, but an existing entry adopts the new terms: its TTL becomes `ttl`, and its TTW is raised to
     /// `ttw` if it is shorter. Priority and position in line stay.
     Acquire {
         /// The key.
@@ -522,7 +522,7 @@ pub enum Reply {
         /// Entries that wait for a lock.
         contenders: u32,
     },
-    /// The condition that was waited for holds.
+    /// The awaited condition holds.
     Due,
 }
 

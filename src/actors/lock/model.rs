@@ -1,5 +1,5 @@
 //! A second implementation of the lock rules: a plain list and linear searches. `tests.rs` and the simulation
-//! (`tests/sim/locks.rs`) compare the machine with it; for the simulation, this file refers to the crate by name.
+//! (`tests/sim/locks.rs`) compare the machine with it. The simulation compiles this file, so it refers to the crate by name.
 //! It follows `docs/protocols/lockserver.md`, and shares no code with `machine.rs` or `state.rs`.
 
 use sexton::actors::binding::{Binding, EndNotice, ToProcesses, Until, Watch};
@@ -64,7 +64,7 @@ impl Place {
         bound.is_some_and(|bound| gone.until == Until::Tree || bound.until == gone.until)
     }
 
-    /// Returns the messages that the `ProcessActor` is sent about the entry.
+    /// Returns the messages about the entry that are sent to the `ProcessActor`.
     pub(super) fn tells(&self) -> Vec<ToProcesses> {
         let Some(Binding { process, until, .. }) = self.tie.binding() else {
             return Vec::new();

@@ -475,7 +475,7 @@ impl State {
                 self.owners.remove(&owner, slot),
                 "an owner is found by its oldest entry"
             ),
-            // Only replaces the head if this entry was the oldest.
+            // The head is only replaced if this entry was the oldest.
             Some(next) => {
                 self.owners.replace(&owner, slot, next);
             }
@@ -516,7 +516,7 @@ impl State {
                 "a key that has a lock with an index is found by its first lock"
             ),
             Some(next) => {
-                // Only replaces the head if this lock was the first.
+                // The head is only replaced if this lock was the first.
                 self.keys.replace(&key, slot, next);
                 let left = &entries[next];
                 if left.of_key.next == next && left.index().is_empty() {

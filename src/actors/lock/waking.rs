@@ -6,7 +6,7 @@ use crate::ids::Slot;
 use crate::spine::machine::Effects;
 
 impl LockMachine {
-    /// Answers the requests that wait for this entry with the report that it does not own its lock.
+    /// Answers the requests that wait for this entry: it does not own its lock.
     pub(super) fn wake_lost(&mut self, slot: Slot, effects: &mut Effects<Self>) {
         for ticket in self.waiting.take_on_slot(slot) {
             effects.wake(ticket, Reply::Absent);

@@ -159,7 +159,7 @@ mod tests {
     use crate::spine::port::Port as _;
     use std::path::Path;
 
-    /// Counts are not supported without a JSON parser.
+    /// Whether counts are read, which requires a JSON parser.
     const READS_COUNTS: bool = cfg!(any(feature = "http", feature = "replay"));
 
     /// Returns the log lines of a pass that printed `output`.

@@ -10,8 +10,8 @@ use std::io;
 
 /// The state of an attempt.
 pub(super) struct Attempt<H> {
-    /// The spec to launch, kept until a keeper has reported all its attempts: this one may have been launched before a restart of the
-    /// coordinator.
+    /// The spec to launch, kept until a keeper has reported all its attempts, since the attempt may have been launched before a restart of
+    /// the coordinator.
     pub(super) spec: Option<Box<Spec>>,
     /// Whether a keeper may have been asked to launch the attempt. If so, only a keeper can tell that it was not launched.
     pub(super) asked: bool,
@@ -25,7 +25,7 @@ pub(super) struct Attempt<H> {
     pub(super) handle: Option<H>,
     /// When the process is next checked, and the interval after that.
     pub(super) next_look: Option<(u64, u64)>,
-    /// The reports sent so far. They are sent again if the action is repeated.
+    /// The reports of the start and the end, if sent. They are sent again if the action is repeated.
     pub(super) started: Option<Message>,
     pub(super) ended: Option<Message>,
     pub(super) clearing: Option<Clearing>,
@@ -80,7 +80,7 @@ impl<H> Attempt<H> {
 
     /// Returns the name of the service that the attempt belongs to, if any.
     fn service(&self) -> Option<String> {
-        // Its environment may have been set by a client; the directory of a service's files is set by the coordinator.
+        // Determined by the directory of its files: only the coordinator sets that, but a client may set an environment.
         let dir = self
             .run_dir
             .as_ref()?

@@ -78,7 +78,8 @@ impl Clearing {
         self.next
     }
 
-    /// Kills again if requested, and checks for survivors. Returns `Empty` if no process is alive, or `Stuck` if this was not reported yet.
+    /// Kills again if requested, and checks for survivors. Returns `Empty` if no process is alive, or `Stuck` if survivors remain after
+    /// [`STUCK_MS`] and were not reported yet.
     pub(super) fn step<W: World>(
         &mut self,
         world: &mut W,

@@ -1,5 +1,5 @@
 //! Watches the control groups of trees that are being cleared. The kernel reports when a group becomes empty, so this is noticed without
-//! waiting for the next periodic check. Where the kernel cannot report it, that check finds it.
+//! waiting for the next periodic check. Where the kernel cannot report it, the periodic check notices it.
 
 use crate::ids::ProcessId;
 use crate::kernel::cgroup;
@@ -20,8 +20,8 @@ pub(super) struct Emptying {
 }
 
 impl Emptying {
-    /// Registers the group with epoll under this token. Epoll reports the token when the group becomes empty, and once in the beginning,
-    /// since the group may already be empty.
+    /// Registers the group with epoll under this token. Epoll reports the token when the group becomes empty, and once after
+    /// registration, since the group may already be empty.
     pub(super) fn watch(&mut self, epoll: &OwnedFd, token: u64, (id, group): (ProcessId, &Path)) {
         if self.tokens.contains_key(&id) || self.groups.len() >= WATCHED_MAX {
             return;

@@ -12,7 +12,7 @@ use crate::ports::process::world::{Lookup, World};
 /// The first interval after which a process is looked up again if it is unknown whether it is alive, in milliseconds; doubled each time.
 const DOUBT_MS: u64 = 100;
 
-/// The maximum for this interval, in milliseconds.
+/// The maximum interval between two lookups of such a process, in milliseconds.
 const DOUBT_MS_MAX: u64 = 10_000;
 
 /// How long joining a keeper may fail before the reports that a keeper might have are considered lost, in milliseconds.
@@ -130,7 +130,7 @@ impl<W: World> Follower<W> {
         };
         match self.world.status(handle) {
             ExitStatus::Known(status) => self.end_by_status(id, status),
-            // The descriptor became ready too early. This happens when the leading thread of a process exits before the others.
+            // The descriptor became ready too early. This happens when the main thread of a process exits before the others.
             ExitStatus::Alive => self.look_in(id, DOUBT_MS),
             ExitStatus::Untold => self.end_unknown(id),
         }

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// The variable that passes the id of its record to a process and to all processes that it starts.
+/// The variable that passes a process the id of its record. All processes that it starts inherit the variable.
 pub(crate) const ID: &str = "SEXTON_PROCESS_ID";
 
 /// The variable that names the coordinator's data directory.
@@ -30,7 +30,7 @@ const NOT_INHERITED: [&str; 7] = [
 /// parcel, then `own` (variables for the account and for notices), then the environment file, then the spec.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, or if none of the sources contains a secret.
+/// Returns an error if the file cannot be read, or if a secret that the spec names is in none of the sources.
 pub(super) fn of(
     id: ProcessId,
     spec: &Spec,

@@ -46,7 +46,7 @@ pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBu
     )
 }
 
-/// Returns the processes that have a directory in `run`, the directory below the data directory that contains them.
+/// Returns the processes that have a directory in `run`, the directory named [`RUN`] in the data directory.
 pub(crate) fn dirs(run: &Path) -> Vec<ProcessId> {
     // If no process was ever started, the directory does not exist.
     let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
@@ -254,7 +254,7 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 /// value is removed.
 pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
-    // Opening a pipe without a writer would block for ever, and with it all other launches.
+    // Opening a pipe without a writer would block this launch, and all others, for ever.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
         assert_eq!(shown.head(), [b'a'; Output::SHOWN_BYTES]);
         assert_eq!(shown.tail(), [b'z'; Output::SHOWN_BYTES]);
-        // If a file is only slightly longer than one part, no byte is shown twice.
+        // If a file is only slightly longer than its head, no byte is shown twice.
         std::fs::write(&path, &content[1000 - 1..]).expect("it is written");
         let (shown, _) = output(&path);
         assert_eq!(

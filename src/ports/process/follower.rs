@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long the keeper has to report the end of a process that has ended according to the kernel before it is asked, in milliseconds.
 pub(super) const PATIENCE_MS: u64 = 1000;
 
-/// The first of these waits, in milliseconds. It is short, since the report is usually already on its way.
+/// The first wait for such a report, in milliseconds. It is short, since the report is usually already on its way.
 pub(super) const SOON_MS: u64 = 10;
 
 /// The first interval between two attempts to join a keeper, in milliseconds; doubled each time.
 const REJOIN_MS: u64 = 100;
 
-/// The maximum for this interval, in milliseconds.
+/// The maximum interval between two attempts to join a keeper, in milliseconds.
 const REJOIN_MS_MAX: u64 = 10_000;
 
 /// Performs the actions of the `ProcessActor` on a world.
@@ -28,7 +28,7 @@ pub struct Follower<W: World> {
     pub(super) world: W,
     pub(super) link: Link,
     pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
-    /// The attempts of the keeper, and whether it will report how each ends. It cannot for those launched by an earlier keeper.
+    /// The attempts of the keeper, and whether it will report how each ends. It does not for those launched by an earlier keeper.
     pub(super) held: BTreeMap<ProcessId, bool>,
     /// Running processes of the keeper that no request has asked to follow.
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
@@ -38,7 +38,7 @@ pub struct Follower<W: World> {
     census: Option<BTreeSet<ProcessId>>,
     /// Whether a census has been taken. A launch requested before the first census may also have been requested before a restart.
     counted: bool,
-    /// Since when no keeper can be joined.
+    /// When joining a keeper first failed, if no keeper has been joined since.
     pub(super) alone_since: Option<u64>,
     /// When to try again to join a keeper, and the interval after that.
     rejoin: Option<(u64, u64)>,

@@ -104,7 +104,7 @@ impl Reading<'_> {
         self.found.records += 1;
         let kept = &mut self.found.kept;
         let so_far: usize = kept.iter().map(|it| it.as_bytes().len()).sum();
-        // Only the first records are kept, without gaps.
+        // The records that are kept are the first ones, without gaps.
         let is_next = kept.len() + 1 == self.found.records as usize;
         let fits =
             so_far + bytes.len() <= HookOutput::BYTES_MAX && kept.len() < HookOutput::KEPT_MAX;

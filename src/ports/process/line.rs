@@ -122,7 +122,7 @@ impl Line {
 }
 
 impl Lines {
-    /// Creates an empty set. `epoll` delivers the kernel's notifications under this token.
+    /// Creates an empty set of awaited lines. `epoll` delivers the kernel's notifications under this token.
     pub(super) fn open(epoll: &OwnedFd, token: u64) -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let waited = inotify.and_then(|inotify| {

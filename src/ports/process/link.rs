@@ -32,13 +32,13 @@ const PATIENCE: Timespec = Timespec {
 /// The program that is started as the keeper. `examples/commands.rs` is a program that is its own keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeeperProgram {
-    /// None: launches are refused.
+    /// No program: launches are refused.
     #[default]
     None,
     /// This program, whose `main` first calls [`keeper::run_if_asked`](crate::keeper::run_if_asked). A program that does not would run a
     /// second time instead of becoming the keeper, and launches would fail.
     Own,
-    /// Another program that does this, or `sexton` itself.
+    /// Another program whose `main` does the same, or `sexton` itself.
     At(PathBuf),
 }
 

@@ -77,7 +77,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if year < 1970 || !(1..=*length).contains(&day) {
         return None;
     }
-    // The leap days before this year, minus those before 1970.
+    // Count the leap days before this year, minus those before 1970.
     let last = year - 1;
     let leaps = last / 4 - last / 100 + last / 400 - 477;
     let months: u64 = lengths.iter().take(before).sum();

@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The name of the socket in the data directory.
+/// The name of the socket for notices in the data directory.
 const SOCKET: &str = "notify.sock";
 
 /// The epoll tokens of the socket, of the abstract socket, and of output that has grown.
@@ -24,7 +24,7 @@ pub(super) const NOTICES: u64 = 2;
 pub(super) const NOTICES_APART: u64 = 3;
 pub(super) const LINES: u64 = 4;
 
-/// The maximum length of a datagram, in bytes.
+/// The maximum length of a notice's datagram, in bytes.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 4096;
 
 /// The minimum interval between two reports of a status text, in milliseconds.

@@ -1,5 +1,5 @@
 //! Output files: they are rotated when they have become too long, and those of hooks are searched for records after the hook has ended.
-//! This takes time, so it has its own thread. Processes that are not hooks and have no size limit cost nothing here.
+//! Both take time, so they have their own thread. Processes that are not hooks and have no size limit cost nothing here.
 
 use crate::actors::process::Message;
 use crate::ids::ProcessId;
@@ -27,7 +27,7 @@ enum Request {
     Bound(ProcessId, PathBuf, Bound),
     /// End the limit after a last check, which covers the last output.
     Release(ProcessId),
-    /// Read the output in this directory, the output of a hook that has ended.
+    /// Read the output of a hook that has ended, in this directory.
     Read(ProcessId, PathBuf),
 }
 

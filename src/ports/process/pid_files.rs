@@ -1,5 +1,5 @@
-//! The PID files of running processes. Files of ended processes are used again for new ones: for minutes, ext4 examines each inode that was
-//! freed whenever it looks for one to allocate, so removing a file for each process would make the next launches slower and slower.
+//! The PID files of running processes. Files of ended processes are reused for new ones. For minutes after an inode was freed, ext4
+//! examines it at each allocation of another, so removing a file for each process would make launches slower and slower.
 
 use crate::ports::process::files::RUN;
 use rustix::fs::OFlags;
@@ -8,10 +8,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The PID file in the directory of a process; it exists as long as the process lives, and its age is the process's.
+/// The name of the PID file in the directory of a process. The file exists while the process is running, and is as old as the process.
 const NAME: &str = "process.pid";
 
-/// The most files kept for later.
+/// The maximum number of spare files, kept for later processes.
 const SPARE_MAX: usize = 64;
 
 /// The PID files that this coordinator writes and removes.
@@ -20,7 +20,7 @@ pub(super) struct PidFiles {
     run: Option<PathBuf>,
     /// The numbers of the spare files that exist.
     spare: Vec<usize>,
-    /// The numbers that no spare file has.
+    /// The numbers of spare files that do not exist.
     free: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ impl PidFiles {
             {
                 return Ok(());
             }
-            // It was replaced or is on another file system.
+            // The spare file was replaced, or the directory is on another file system.
             drop(std::fs::remove_file(&spare));
         }
         remove(&path)?;
@@ -59,14 +59,14 @@ impl PidFiles {
     pub(super) fn remove(&mut self, dir: &Path) {
         let path = dir.join(NAME);
         if let Some((run, number)) = self.run.as_ref().zip(self.free.pop()) {
-            // It does not exist if all processes so far have directories elsewhere.
+            // The directory does not exist if all processes so far have theirs elsewhere.
             drop(DirBuilder::new().recursive(true).mode(0o700).create(run));
             if std::fs::rename(&path, spare(run, number)).is_ok() {
                 return self.spare.push(number);
             }
             self.free.push(number);
         }
-        // It may never have been written, or its directory may be gone.
+        // The file may never have been written, or its directory may have been removed.
         drop(remove(&path));
     }
 }
@@ -76,7 +76,7 @@ fn spare(run: &Path, number: usize) -> PathBuf {
     run.join(format!(".spare-{number}"))
 }
 
-/// Replaces the content of a file that has no other name, which the process may have given it, and is not a link.
+/// Replaces the content of a file. Fails if the file is a symbolic link or has a second name; the process may have created either.
 fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
@@ -132,11 +132,11 @@ mod tests {
         let first = inode(&dirs[0]);
         files.remove(&dirs[0]);
         assert!(!dirs[0].join(NAME).exists());
-        // So do those that an earlier coordinator kept.
+        // Files that an earlier coordinator kept are reused too.
         let mut files = PidFiles::open(Some(data.path()));
         files.write(&dirs[1], 7).expect("it is written");
         assert_eq!((read(&dirs[1]).as_str(), inode(&dirs[1])), ("7\n", first));
-        // One that is there already is replaced.
+        // An existing PID file is replaced.
         files.write(&dirs[0], 1).expect("it is written");
         files.remove(&dirs[0]);
         files.write(&dirs[1], 8).expect("it is written");

@@ -40,7 +40,7 @@ pub(super) const KEEPER: u64 = 1;
 /// The first epoll token for processes.
 const PROCESSES: u64 = 16;
 
-/// The maximum number of keepers started within `STARTS_WITHIN_MS`, so that a keeper that keeps exiting is not restarted for ever.
+/// The maximum number of keepers started within [`STARTS_WITHIN_MS`], so that a keeper that keeps exiting is not restarted for ever.
 const STARTS_MAX: usize = 5;
 
 /// The period to which [`STARTS_MAX`] applies, in milliseconds.
@@ -175,7 +175,7 @@ impl<R: FnMut(Message)> Real<R> {
         usage::read(&tree.leader, self.groups.group(tree).as_deref())
     }
 
-    /// Publishes the number of followed processes that may or may not be alive.
+    /// Publishes the number of followed processes for which it is unknown whether they are alive.
     pub(super) fn count_unknown(&self, unknown: usize) {
         self.place.observed.count_unknown(unknown);
     }
@@ -226,7 +226,7 @@ impl<R: FnMut(Message)> Real<R> {
         read.is_ok()
     }
 
-    /// Returns whether a report is dropped because its process requests that fault. May kill the keeper for the same reason.
+    /// Returns whether a report is dropped because its process requested that fault. Kills the keeper if the process requested that.
     fn is_dropped(&self, faults: &Faults, report: &Report) -> bool {
         let Report::Exited(exited) = report else {
             return false;
@@ -468,7 +468,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             tracing::warn!("failed to send a request to the keeper: {error}");
             link.end();
         }
-        // Only now, so that a launch does not wait until another thread has been woken.
+        // Done last, so that the launch does not wait for another thread to be woken.
         if let Some((id, dir, bound)) = self.to_bound.take() {
             self.outputs.bound(id, &dir, bound);
         }
@@ -578,7 +578,7 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn lacks(&mut self, launch: &Launch) -> Option<String> {
         let program = files::path_of(launch.argv.first()?);
-        // The search in `PATH` skips programs that cannot be executed.
+        // Only paths are checked: the search in `PATH` skips programs that cannot be executed.
         let has_place = program.components().count() > 1;
         let path = files::path_of(&launch.dir).join(program);
         has_place.then(|| files::interpreter(&path)).flatten()

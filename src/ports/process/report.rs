@@ -8,7 +8,7 @@ use crate::ports::process::attempt::{Link, about, end_of, step_of};
 use crate::ports::process::follower::Follower;
 use crate::ports::process::world::{Lookup, World};
 
-/// `ENOENT`.
+/// The errno `ENOENT`: a file does not exist.
 const NO_SUCH_FILE: i32 = 2;
 
 impl<W: World> Follower<W> {
@@ -31,7 +31,7 @@ impl<W: World> Follower<W> {
                 for id in followed {
                     self.look(id);
                 }
-                // These processes ended before this keeper had reported all its attempts. Now it has.
+                // Processes that ended before this keeper had reported all its attempts: now that it has, handle their ends.
                 let gone: Vec<ProcessId> = self.awaited().collect();
                 for id in gone {
                     self.ended(id);
@@ -82,7 +82,7 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    /// Records that a process is running or has ended that the port was not asked to follow.
+    /// Records whether a process that the port was not asked to follow is running or has ended.
     fn meet(&mut self, id: ProcessId, identity: Identity, lives: bool) {
         if lives {
             self.strangers.insert(id, identity);
@@ -102,7 +102,7 @@ impl<W: World> Follower<W> {
         left.map(|(id, identity)| (*id, identity.pid)).collect()
     }
 
-    /// Handles a running process. `is_child` is whether the keeper waits for it.
+    /// Handles a report that a process is running. `is_child` states whether the keeper waits for the process.
     fn receive_started(&mut self, started: &protocol::Started, is_child: bool) {
         self.learn_start(started, (is_child, true));
         self.look(started.attempt);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The name of the key file in the data directory.
 pub(crate) const KEY_FILE: &str = "report.key";
-/// The name of the socket in the data directory.
+/// The name of the socket for reports in the data directory.
 pub(crate) const SOCKET: &str = "report.sock";
 /// The variable that holds the path of the socket.
 pub(crate) const ADDRESS: &str = "SEXTON_TASK_REPORT";
@@ -24,7 +24,7 @@ pub struct Reporting {
     socket: PathBuf,
 }
 
-/// Omits the key.
+/// Omits the key, so that logs do not reveal it.
 impl fmt::Debug for Reporting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reporting")

@@ -54,7 +54,7 @@ pub(crate) fn line(process: Requester) -> Vec<Identity> {
     line
 }
 
-/// Collects the known data of a process that is to be registered; `None` if the process does not exist.
+/// Collects what is known about a process that is to be registered; `None` if the process does not exist.
 pub(crate) fn describe(
     process: Requester,
     tags: Tags,

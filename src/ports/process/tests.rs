@@ -119,7 +119,7 @@ fn an_attempt_is_launched_once_and_its_answer_comes_again() {
     };
     assert_eq!(ends(&mut follower), [signal]);
     assert_eq!(follower.world().launched[&ID].len(), 1);
-    // The PID of an ended process may be reused, so no file may contain it.
+    // The PID of an ended process may be reused, so it is not written to a file again.
     assert_eq!(follower.world().noted, [identity.pid]);
 }
 

@@ -175,7 +175,7 @@ impl Keeping {
         }
         let waiting = self.0.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have started it in the meantime. After a failure, the next request tries again.
+        // Another caller may have started the thread in the meantime. After a failure, the next request tries again.
         let outputs = || Outputs::new(reporter());
         let started = match self.0.started.get() {
             Some(started) => Ok(started),
@@ -213,7 +213,7 @@ impl Started {
 }
 
 impl Request {
-    /// Returns whether the request can be queued because no caller waits for its answer.
+    /// Returns whether the request can be queued, that is, whether no caller waits for its answer.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Perform(_, action) if !matches!(**action, Action::Launch { .. }))
     }
@@ -253,10 +253,10 @@ impl ProcessPort {
 impl Port<ProcessMachine> for ProcessPort {
     fn perform(&mut self, action: effect::Action<Action>) {
         let effect::Action { attempt, what, .. } = action;
-        // If the thread never ran and there is no keeper, there is nothing to census.
+        // If the thread never ran and there is no keeper, a census would find nothing.
         let nothing = what == Action::Census && self.0.0.started.get().is_none();
         if nothing && !self.0.0.place.may_have_keeper() {
-            // The thread takes the census when it starts. Before that, it assumes that an earlier keeper may have carried out any launch.
+            // The thread takes the census when it starts. Until then, it assumes that an earlier keeper may have carried out any launch.
             self.0.0.counted.store(true, Ordering::Relaxed);
         } else {
             self.0.ask(Request::Perform(attempt, Box::new(what)));
@@ -298,7 +298,7 @@ fn start(
     })
 }
 
-/// Attempts to be forgotten, and when. They are forgotten after a short wait, since a service is launched again when its process ends, and
+/// Attempts to be forgotten, and when to forget them: after a short wait, since a service is launched again when its process ends, and
 /// that launch should not wait for the removal of a control group.
 #[derive(Default)]
 struct Past {

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How many searches must find nothing if other processes are being created all the time.
+/// The number of consecutive searches that must find nothing if other processes are being created all the time.
 const SEARCHES: u32 = 8;
 
 /// The location of the control groups, and the process that inherits orphans.

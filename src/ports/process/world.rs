@@ -13,7 +13,7 @@ use crate::kernel::pidfd::ExitStatus;
 pub enum Lookup<H> {
     /// The process is alive, and this descriptor refers to it and to no other process.
     Alive(H),
-    /// The process has ended; with its status if the kernel still knows it.
+    /// The process has ended. Contains its status if the kernel still knows it.
     Gone(Option<u32>),
     /// The state is unknown: no descriptors are available, or the process may not be inspected.
     Unknown,
@@ -57,7 +57,7 @@ pub trait World {
     fn here(&self) -> (u128, u128);
     /// Returns the wall-clock time.
     fn date(&self) -> Date;
-    /// Returns a monotonic time in milliseconds.
+    /// Returns milliseconds since an arbitrary origin, by a clock that is never set back.
     fn clock(&self) -> u64;
 
     /// Looks up a process.
@@ -77,7 +77,7 @@ pub trait World {
     /// Sends a signal to all processes of a tree; returns the errno on failure.
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32>;
 
-    /// Returns whether a keeper is running, joined or not.
+    /// Returns whether a keeper is running, whether or not it has been joined.
     fn has_keeper(&mut self) -> bool;
     /// Joins the running keeper, or starts one, and sends `Hello` to it.
     fn join(&mut self) -> Result<(), Failure>;

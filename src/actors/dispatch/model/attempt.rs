@@ -1,4 +1,4 @@
-//! The model of attempts: how locks, processes, time and their ends affect them.
+//! The model of attempts: how locks, processes and time affect them, and how they end.
 
 use super::{Entry, Model};
 use sexton::actors::binding::{EndNotice, Exit, Until};
@@ -108,7 +108,7 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
 }
 
 impl Model {
-    /// Returns when a current attempt is stopped, and why.
+    /// Returns when and why the current attempt is to be stopped; `None` if there is none or it is being stopped already.
     pub(super) fn stops_at(&self, task: &Task) -> Option<(Timestamp, Cause)> {
         let attempt = task.attempt.as_ref().filter(|it| it.stopping.is_none())?;
         let overdue = attempt.claimed.plus_ms(task.terms.fail_after_ms);
@@ -122,7 +122,7 @@ impl Model {
         })
     }
 
-    /// Handles a deadline of a task.
+    /// Handles a deadline of a task. Returns whether anything changed.
     pub(super) fn lapse(&mut self, slot: Slot, entry: Entry) -> bool {
         let Some(task) = self.task(slot) else {
             return false;
@@ -235,7 +235,7 @@ impl Model {
         is_new
     }
 
-    /// Gives up on a cleanup: its record is removed when it has ended.
+    /// Gives up on a cleanup. Requests notification of its end if it may have been launched, so that its record is removed then.
     pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
         let cleaning = self.task(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -351,7 +351,7 @@ impl Model {
         true
     }
 
-    /// Frees the thread, since another holder has the execute lock, and lets the task wait in line.
+    /// Frees the thread and lets the task wait in line, since another holder has the execute lock.
     fn block(&mut self, slot: Slot, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-update"]);
         let task = self.at(slot);

@@ -77,7 +77,7 @@ impl Model {
         };
         let last = all.last().map(|it| it.task.id);
         let mut tasks: Vec<TaskView> = all.into_iter().filter(takes).collect();
-        // The task that fills a list is the last one visited.
+        // No task is visited after the one that fills the list.
         let end = limit
             .checked_sub(1)
             .and_then(|last| tasks.get(last))
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Lists tasks that are not over: those that run, those that wait, and those that could begin; of these, one per work id.
+    /// Lists tasks that are not over: those that run, those that wait, and, one per work id, those that could begin.
     fn stirring(&self, most: usize) -> Tasks {
         let with = |status: &[RunStatus]| {
             let tasks = self.state.tasks.iter();

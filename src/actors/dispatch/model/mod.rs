@@ -1,6 +1,6 @@
-//! A model of dispatch: plain lists without indexes. `tests/` and the simulation (`tests/sim/dispatch/`) compare the machine with it; for
-//! the simulation, it refers to the library by its crate name. It shares only the types of messages, state and views with the machine, and
-//! no code.
+//! A model of dispatch: plain lists without indexes. `tests/` and the simulation (`tests/sim/dispatch/`) compare the machine with it. The
+//! simulation compiles these files too, so they refer to the library by its crate name. Model and machine share only the types of
+//! messages, state and views, and no code.
 //!
 //! | file | holds |
 //! |---|---|
@@ -56,7 +56,7 @@ pub(crate) struct State {
 pub(crate) struct Model {
     rules: Rules,
     pub(crate) state: State,
-    /// The tasks whose deadlines are not handled until they change, because handling one panicked.
+    /// Tasks for which handling a deadline panicked. Their deadlines are ignored until the task changes.
     stuck: Vec<Slot>,
     /// Whether no burst begins until the state changes, because beginning one panicked.
     stalled: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Model {
     pub(crate) held: bool,
     /// Whether the disk is low on space, so that no burst begins.
     pub(crate) disk_low: bool,
-    /// Whether an attempt has failed because of its server since this was last reset.
+    /// Whether an attempt has failed because of its server since this flag was last reset.
     pub(crate) troubled: bool,
     /// The messages to other actors since they were last taken.
     pub(crate) tells: Vec<Notification>,
@@ -134,7 +134,7 @@ impl Model {
         self.stalled = false;
     }
 
-    /// Returns whether there are tasks whose deadlines are not handled.
+    /// Returns whether the deadlines of any task are ignored.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }

@@ -5,7 +5,7 @@ use sexton::actors::dispatch::{Message, Obstacle, Pause, RunStatus, Server, Task
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::Slot;
 
-/// An item of the timer. Tasks come before the next burst.
+/// An item that can be due. Among due items, tasks come before the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Task(Slot),
@@ -13,7 +13,7 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// Returns the item of a tick.
+    /// Returns the item that a tick handles; `None` if the message is not a tick.
     pub(crate) const fn of(message: &Message) -> Option<Self> {
         match message {
             Message::Lapse { slot } => Some(Self::Task(*slot)),
@@ -59,7 +59,7 @@ impl Model {
         first.map(|(_, slot)| Item::Task(slot)).or_else(dispatch)
     }
 
-    /// Handles a panic in the tick of an item.
+    /// Quarantines an item whose tick panicked.
     pub(crate) fn quarantine(&mut self, item: Item) {
         match item {
             Item::Task(slot) => self.stuck.push(slot),
@@ -77,7 +77,7 @@ impl Model {
         self.enabled().map(|(_, it)| it.threads).sum()
     }
 
-    /// Returns the least used server.
+    /// Returns the server with the lowest percentage of threads in use; `None` if no thread is free.
     fn place(&self) -> Option<Slot> {
         let free = self.enabled().filter_map(|(slot, it)| {
             let used = self.used(*slot);

@@ -75,7 +75,7 @@ fn of_attempt(task: &Task, attempt: &Attempt) -> Launching {
     launching
 }
 
-/// Turns a command into the local process that waits for it on another machine.
+/// Rewrites a spec into that of the local process that runs the command on another machine and waits for it.
 fn there(spec: &mut Spec, reach: &Reach) {
     let mut words = vec![
         "/proc/self/exe wrapper near --to".to_owned(),
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// Handles the end of a task without an attempt. The task may be waiting for its lock.
+    /// Gives up the execute lock when a task ends without an attempt, since the task may be waiting for the lock.
     pub(super) fn tell_over(&mut self, slot: Slot) {
         self.tell_yield_of(slot, &["wip-pool-lock-execute"]);
     }

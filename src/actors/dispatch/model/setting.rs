@@ -10,7 +10,7 @@ use sexton::ids::Slot;
 /// The maximum number of threads of a server.
 const THREADS_MAX: u32 = 10_000;
 
-/// Refuses texts that ssh could take for an option, or a shell for syntax.
+/// Refuses texts that ssh could take for an option or a shell could take for syntax.
 fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     let Some(remote) = remote else {
         return Ok(());
@@ -41,7 +41,7 @@ impl Model {
         (max.unwrap_or(self.rules.group_max), pause)
     }
 
-    /// Returns the settings of a group.
+    /// Returns a group's own limit, if it has one, and its own pause.
     fn set_of(&self, name: &Name) -> (Option<u32>, Pause) {
         let set = self.state.groups.iter().find(|it| it.name == *name);
         set.map_or((None, Pause::Off), |it| (it.max, it.pause))

@@ -5,7 +5,7 @@ use crate::actors::dispatch::{
 };
 use std::collections::BTreeMap;
 
-/// Everything that a run must encounter, and more than once or twice.
+/// Everything that a run must encounter, at least five times each, except names that end in `never`.
 const NAMES: &[&str] = &[
     "ended not-finished never",
     "ended warning",
@@ -80,7 +80,7 @@ const NAMES: &[&str] = &[
     "reset server-lost",
 ];
 
-/// How many times each was encountered.
+/// How many times each name was encountered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coverage(BTreeMap<String, u32>);
 
@@ -95,7 +95,7 @@ impl Coverage {
         }
     }
 
-    /// Returns the names that were encountered less than a few times, and those that were encountered although they must not be.
+    /// Returns the expected names that were encountered fewer than five times, and all names that are not listed.
     pub(super) fn rare(&self) -> Vec<&str> {
         let count = |name: &str| self.0.get(name).copied().unwrap_or(0);
         let expected = NAMES.iter().filter(|name| !name.ends_with(" never"));

@@ -20,7 +20,7 @@ use crate::spine::shelf::Shelf;
 
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// Small limits, so that each is reached.
+/// Returns rules with limits so small that each is reached.
 pub(super) fn rules() -> Rules {
     Rules {
         tasks_max: 7,
@@ -45,7 +45,7 @@ pub(super) struct Pair {
     machine: DispatchMachine,
     model: Model,
     now: u64,
-    /// How far the wall clock is ahead, in milliseconds.
+    /// How far the wall clock is ahead of node time, in milliseconds.
     offset: i64,
     seq: u64,
     draining: bool,
@@ -86,7 +86,7 @@ fn shown(machine: &DispatchMachine) -> String {
     format!("{:?} {rest:?}", machine.view())
 }
 
-/// Returns the id of the process that an outcome has launched.
+/// Returns the id of the process that an outcome launches, if any.
 fn process_of(outcome: &Outcome) -> Option<ProcessId> {
     let Outcome::Changed { steps, .. } = outcome else {
         return None;

@@ -1,5 +1,5 @@
 //! A second implementation of the lease rules: a plain list and linear searches. The simulation (`tests/sim/leases.rs`)
-//! compares the machine with it, so this file refers to the crate by name. It follows `docs/leases.md`, and shares only
+//! compiles it and compares the machine with it, so this file refers to the crate by name. It follows `docs/leases.md`, and shares only
 //! the types of messages and views with the machine, and no code.
 
 mod acts;
@@ -15,7 +15,7 @@ use sexton::actors::lock::Name;
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::{Slot, Token};
 
-/// The maximum for periods and time limits, in milliseconds.
+/// The maximum for periods and time limits, in milliseconds: 366 days.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 /// An item that can be due. At the same instant, a date comes before a lease.
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// Starts the server.
+    /// Handles a start of the server.
     pub(crate) fn start(&mut self, at: Timestamp) {
         self.epoch = at;
         for known in &mut self.all {

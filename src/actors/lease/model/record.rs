@@ -143,7 +143,7 @@ impl ModelLease {
         self.lease.broken = 0;
     }
 
-    /// Returns the number of the newest pass that needs no repetition.
+    /// Returns the number of the newest pass that needs no repetition: the running one or, if there is none, the newest whole one.
     pub(super) fn enough(&self) -> u64 {
         if self.runs() {
             self.lease.begun
@@ -198,7 +198,7 @@ impl ModelLease {
         });
     }
 
-    /// Ends the pass. Returns false if the lease is deleted with it.
+    /// Ends the pass. Returns false if the lease is deleted when its pass ends.
     pub(super) fn end(&mut self, at: Timestamp, exit: Option<Exit>, whole: bool) -> bool {
         if let Some(current) = &mut self.lease.current {
             current.end = Some(End { at, exit, whole });

@@ -30,7 +30,7 @@ use std::sync::Arc;
 struct Bench {
     machine: LeaseMachine,
     now: u64,
-    /// How far the wall clock is ahead, in milliseconds.
+    /// How far the wall clock is ahead of node time, in milliseconds.
     offset: i64,
     seq: u64,
     /// Messages sent to the `ProcessActor` that it has not processed yet.
@@ -45,7 +45,7 @@ struct Bench {
 /// A fault that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A request that gets no pass of its own because another is next is not recorded.
+    /// A request is not recorded if it gets no pass of its own, since another request is next.
     RequestForgotten,
     /// Deadlines follow the wall clock, so that passes begin early after a jump ahead.
     Early,
@@ -214,7 +214,7 @@ impl Bench {
         }
     }
 
-    /// Builds a new machine from the newest snapshot and by commits alone.
+    /// Builds a new machine from the newest snapshot by committing the log after it.
     fn replayed(&mut self) -> LeaseMachine {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {

@@ -121,7 +121,7 @@ struct World {
     records: BTreeMap<ProcessId, Record>,
     /// Every process that was ever launched.
     launched: BTreeSet<ProcessId>,
-    /// When the newest pass of each lease began.
+    /// When the newest pass of each lease began, and its token.
     began: BTreeMap<Name, (u64, Token)>,
     /// For each lease, the number of the first pass that began after the newest request.
     asked: BTreeMap<Name, (u64, Turn)>,
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// The `ProcessActor` processes its messages.
+    /// Has the `ProcessActor` process its messages.
     fn deliver(&mut self, heard: bool) {
         for told in std::mem::take(&mut self.bench.told) {
             match told {
@@ -220,7 +220,7 @@ impl World {
         self.records.retain(|_, record| stays(record));
     }
 
-    /// A caller requests a pass with a command: a whole pass must begin after the request.
+    /// Requests a pass with a command, as a caller: a whole pass must begin after the request.
     fn run(&mut self, lease: u8, no_delay: bool) {
         let name = Self::name(lease);
         let reply = self.bench.say(Message::Request(Box::new(Requesting {
@@ -294,7 +294,7 @@ impl World {
         self.look();
     }
 
-    /// The client that is next withdraws its request. Requests that rely on its pass stay.
+    /// Withdraws the request that is next, as its client. Requests that rely on its pass stay.
     fn withdraw(&mut self, lease: u8) {
         let name = Self::name(lease);
         let next = self.lease(&name).and_then(|it| it.next);
@@ -306,7 +306,7 @@ impl World {
         self.bench.say(Message::Withdraw { name, place });
     }
 
-    /// A client requests a pass that it runs itself.
+    /// Requests a pass as a client that runs the pass itself.
     fn claim(&mut self, lease: u8, pid: u8, waits: bool) {
         let by_process = (pid > 0).then(|| Binding {
             process: process(pid.into()),
