@@ -34,7 +34,7 @@ const NOT_LAUNCHED: u8 = 125;
 #[command(after_help = "\
 Examples:
   sexton run -- make -j4                         run it; `sexton ps` shows it
-  sexton run --timeout 10m -- ./import.sh        stop its whole tree after ten minutes
+  sexton run --timeout 10m -- ./import.sh        stop its tree after ten minutes
   id=$(sexton run --detach -- ./worker --queue mails)
   sexton logs --follow \"$id\"; sexton wait \"$id\"  its output, and how it ended
 

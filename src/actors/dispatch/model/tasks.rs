@@ -15,7 +15,7 @@ const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 fn check(command: &Launching) -> Result<(), Refused> {
     // The coordinator adds nine variables.
-    if command.spec.env.len() + command.spec.secrets.len() > 1024 - 9 {
+    if command.spec.env.len() + command.spec.secrets.len() > 1024 - 10 {
         return Err(Refused::Command(sexton::actors::process::Flaw::Env));
     }
     command.spec.check().map_err(Refused::Command)?;
