@@ -19,7 +19,7 @@ use proptest::prelude::*;
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 /// The id of an actor that requests locks.
 const HOLDER: ActorId = ActorId(201);
-/// Small, so that the limit is reached.
+/// The maximum number of entries, small enough to be reached.
 const ENTRIES_MAX: u32 = 8;
 
 #[derive(Clone, Debug)]
@@ -435,7 +435,7 @@ fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
     prop::sample::select(names).prop_map(|name| Name::try_from(name).expect("short"))
 }
 
-/// Few different timeouts, so that deadlines coincide.
+/// Generates a few different timeouts, so that deadlines coincide.
 fn span() -> impl Strategy<Value = u16> {
     prop::sample::select(&[0, 1, 4, 4, 4, 8, 8, 20, u16::MAX][..])
 }
@@ -457,7 +457,7 @@ fn tie() -> impl Strategy<Value = Tie> {
     prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
 }
 
-/// A request of an actor for a lock. The key is reserved, and the owner is not that of a client.
+/// Generates an actor's request for a lock. The key is reserved, and the owner is not that of a client.
 fn hold() -> impl Strategy<Value = Hold> {
     let owner = name(&["attempt-1", "attempt-2", "attempt-3"]);
     (name(&["wip-pool-lock-1"]), name(&["1", "b"]), owner).prop_map(|(key, index, owner)| Hold {

@@ -10,7 +10,7 @@ use sexton::actors::lock::LockState;
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
-/// Returns the verdict on an attempt, given how its process ended if it had one.
+/// Returns the verdict on an attempt. `exit` is how its process ended, if it had a process.
 fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
     // A command that may have run must not run again, unless it saved its state or may be repeated.
     let broken = |cause| {
@@ -62,7 +62,7 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
     }
 }
 
-/// Returns the wait after `setbacks + 1` failed attempts.
+/// Returns the wait after `setbacks + 1` failed attempts, in milliseconds.
 fn backoff(setbacks: u32) -> u64 {
     if setbacks == 0 {
         return 0;
@@ -108,7 +108,7 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
 }
 
 impl Model {
-    /// Returns when a current attempt is stopped, and why.
+    /// Returns when and why the task's current attempt will be stopped; `None` if there is none, or if it is already being stopped.
     pub(super) fn stops_at(&self, task: &Task) -> Option<(Timestamp, Cause)> {
         let attempt = task.attempt.as_ref().filter(|it| it.stopping.is_none())?;
         let overdue = attempt.claimed.plus_ms(task.terms.fail_after_ms);
@@ -235,7 +235,7 @@ impl Model {
         is_new
     }
 
-    /// Gives up on a cleanup: its record is removed when it has ended.
+    /// Gives up on a cleanup. Its record is removed once it has ended.
     pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
         let cleaning = self.task(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -351,7 +351,7 @@ impl Model {
         true
     }
 
-    /// Frees the thread, since another holder has the execute lock, and lets the task wait in line.
+    /// Frees the thread because another holder has the execute lock, and leaves the task waiting in line.
     fn block(&mut self, slot: Slot, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-update"]);
         let task = self.at(slot);

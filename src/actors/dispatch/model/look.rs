@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Lists tasks that are not over: those that run, those that wait, and those that could begin; of these, one per work id.
+    /// Lists tasks that run, that wait, or that could begin; of the last kind, only one per work id.
     fn stirring(&self, most: usize) -> Tasks {
         let with = |status: &[RunStatus]| {
             let tasks = self.state.tasks.iter();

@@ -5,7 +5,7 @@ use sexton::actors::dispatch::{Message, Obstacle, Pause, RunStatus, Server, Task
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::Slot;
 
-/// An item of the timer. Tasks come before the next burst.
+/// An item that the timer handles. Due tasks are handled before the next burst begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Task(Slot),
@@ -13,7 +13,7 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// Returns the item of a tick.
+    /// Returns the item that a tick handles; `None` if the message is not a tick.
     pub(crate) const fn of(message: &Message) -> Option<Self> {
         match message {
             Message::Lapse { slot } => Some(Self::Task(*slot)),
@@ -77,7 +77,7 @@ impl Model {
         self.enabled().map(|(_, it)| it.threads).sum()
     }
 
-    /// Returns the least used server.
+    /// Returns the enabled server with the smallest share of its threads in use; `None` if none has a free thread.
     fn place(&self) -> Option<Slot> {
         let free = self.enabled().filter_map(|(slot, it)| {
             let used = self.used(*slot);
@@ -123,7 +123,7 @@ impl Model {
         task.paused.then_some(Obstacle::Paused)
     }
 
-    /// Returns any other obstacle to the next burst, except a lack of threads.
+    /// Returns any other obstacle to the task's next burst, except a lack of threads.
     fn obstacle_of_others(&self, task: &Task) -> Option<Obstacle> {
         let fresh = task.status != RunStatus::Waiting;
         let stops = |pause: Pause| pause == Pause::Hard || fresh && pause == Pause::Soft;

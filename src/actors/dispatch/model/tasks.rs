@@ -10,7 +10,7 @@ use sexton::actors::process::Launching;
 use sexton::ids::{ProcessId, Slot};
 use std::sync::Arc;
 
-/// The maximum time limit or wait, in milliseconds.
+/// The maximum time limit or wait: 366 days, in milliseconds.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 fn check(command: &Launching) -> Result<(), Refused> {

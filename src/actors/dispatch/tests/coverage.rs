@@ -5,7 +5,7 @@ use crate::actors::dispatch::{
 };
 use std::collections::BTreeMap;
 
-/// Everything that a run must encounter, and more than once or twice.
+/// The events that a run must encounter, each at least a few times.
 const NAMES: &[&str] = &[
     "ended not-finished never",
     "ended warning",
@@ -95,7 +95,7 @@ impl Coverage {
         }
     }
 
-    /// Returns the names that were encountered less than a few times, and those that were encountered although they must not be.
+    /// Returns the names that were encountered too rarely, and those that must never be encountered but were.
     pub(super) fn rare(&self) -> Vec<&str> {
         let count = |name: &str| self.0.get(name).copied().unwrap_or(0);
         let expected = NAMES.iter().filter(|name| !name.ends_with(" never"));

@@ -20,7 +20,7 @@ use crate::spine::shelf::Shelf;
 
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// Small limits, so that each is reached.
+/// Returns limits that are small enough to be reached.
 pub(super) fn rules() -> Rules {
     Rules {
         tasks_max: 7,

@@ -15,7 +15,7 @@ use sexton::actors::lock::Name;
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::{Slot, Token};
 
-/// The maximum for periods and time limits, in milliseconds.
+/// The maximum period and time limit: 366 days, in milliseconds.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 /// An item that can be due. At the same instant, a date comes before a lease.
@@ -170,7 +170,7 @@ impl Model {
         )
     }
 
-    /// Returns the lease with this name, creating it if there is room.
+    /// Returns the lease with this name. Creates it if necessary, and refuses if there is no room for it.
     fn made(&mut self, name: &Name) -> Result<&mut ModelLease, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);

@@ -45,7 +45,7 @@ struct Bench {
 /// A fault that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A request that gets no pass of its own because another is next is not recorded.
+    /// A request that shares the pass of the next request is not recorded.
     RequestForgotten,
     /// Deadlines follow the wall clock, so that passes begin early after a jump ahead.
     Early,

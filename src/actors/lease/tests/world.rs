@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// The `ProcessActor` processes its messages.
+    /// Lets the `ProcessActor` process its messages.
     fn deliver(&mut self, heard: bool) {
         for told in std::mem::take(&mut self.bench.told) {
             match told {
@@ -220,7 +220,7 @@ impl World {
         self.records.retain(|_, record| stays(record));
     }
 
-    /// A caller requests a pass with a command: a whole pass must begin after the request.
+    /// Lets a caller request a pass with a command. A whole pass must begin after the request.
     fn run(&mut self, lease: u8, no_delay: bool) {
         let name = Self::name(lease);
         let reply = self.bench.say(Message::Request(Box::new(Requesting {
@@ -294,7 +294,7 @@ impl World {
         self.look();
     }
 
-    /// The client that is next withdraws its request. Requests that rely on its pass stay.
+    /// Withdraws the request of the client that is next. Requests that rely on its pass stay.
     fn withdraw(&mut self, lease: u8) {
         let name = Self::name(lease);
         let next = self.lease(&name).and_then(|it| it.next);
@@ -306,7 +306,7 @@ impl World {
         self.bench.say(Message::Withdraw { name, place });
     }
 
-    /// A client requests a pass that it runs itself.
+    /// Lets a client request a pass that it runs itself.
     fn claim(&mut self, lease: u8, pid: u8, waits: bool) {
         let by_process = (pid > 0).then(|| Binding {
             process: process(pid.into()),
