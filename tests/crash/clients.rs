@@ -28,15 +28,15 @@ const CONNECTIONS: u64 = 2;
 /// Replies that each program must have had at least once in each directory.
 const REPLIES: [&str; 4] = ["inserted", "reserved", "released", "deleted"];
 
-/// Lives of a directory, beyond those of its kills, after which that is a failure.
+/// The number of lives, beyond two per kill, within which each program must have had all of these replies.
 const LIVES_MORE: u64 = 20;
 
 /// A third-party client.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Program {
-    /// greenstalk, by the Python that it is installed for.
+    /// greenstalk, with the Python interpreter that it is installed for.
     Greenstalk(String),
-    /// jackd, by the directory of its package.
+    /// jackd, with the directory of its package.
     Jackd(String),
 }
 
@@ -71,7 +71,7 @@ struct Campaign {
 }
 
 impl Program {
-    /// The installed clients; reports the others as skipped.
+    /// Returns the installed clients; reports the others as skipped.
     fn installed() -> Vec<Self> {
         let greenstalk = client_programs::greenstalk("crashes with greenstalk as client");
         let jackd = client_programs::jackd("crashes with jackd as client");
@@ -109,7 +109,7 @@ impl Process {
         self.0.try_wait().expect("our child")
     }
 
-    /// Its standard error, once it has ended.
+    /// Returns the standard error of the process, once it has ended.
     fn errors(&mut self) -> String {
         let mut errors = String::new();
         let stderr = self.0.stderr.as_mut().expect("a pipe");
@@ -162,7 +162,7 @@ impl Worker {
     }
 }
 
-/// Whether a line stands for a reply, not for a request.
+/// Returns whether a line stands for a reply rather than a request.
 fn is_reply(line: &str) -> bool {
     let word = line.split(' ').nth(1).unwrap_or_default();
     word == "timed-out" || REPLIES.contains(&word)
@@ -239,7 +239,7 @@ impl Campaign {
         }
     }
 
-    /// The connections of this life, of each program in turn.
+    /// Returns the connections of this life, of each program in turn.
     fn workers(&self) -> Vec<Worker> {
         let numbers = 0..CONNECTIONS * self.programs.len() as u64;
         let programs = self.programs.iter().cycle().cloned();
@@ -251,7 +251,7 @@ impl Campaign {
         numbers.zip(programs).map(worker).collect()
     }
 
-    /// One life: starts the program, compares its jobs with the book, loads it, and kills it.
+    /// Runs one life: starts the program, compares its jobs with the book, loads it, and kills it.
     fn round(&mut self) {
         self.life += 1;
         let daemon = self.lives.begin();
@@ -289,7 +289,7 @@ impl Campaign {
         self.book.open().reckon(&found);
     }
 
-    /// Whether each program has had each kind of reply.
+    /// Returns whether each program has had each kind of reply.
     fn is_covered(&self) -> bool {
         let logged = |program: &Program, word: &str| {
             let pair = (program.clone(), word.to_owned());
@@ -300,7 +300,7 @@ impl Campaign {
     }
 }
 
-/// Runs this many kills, over as many directories as that takes; none if no client is installed.
+/// Runs this many kills, over as many directories as that takes. Returns `None` if no client is installed.
 fn campaign(fsync: &'static str, kills: u64) -> Option<Counts> {
     let programs = Program::installed();
     if programs.is_empty() {

@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// Rounds of `cargo test`, and on one directory.
+/// The number of rounds in `cargo test`, and of rounds on one directory.
 const ROUNDS: u64 = 20;
 const ROUNDS_PER_DIRECTORY: u64 = 10;
 
-/// How many keepers are killed in one directory: after a fifth within ten seconds nothing is launched for a while.
+/// The maximum number of keepers killed in one directory: after a fifth within ten seconds, nothing is launched for a while.
 const KEEPERS_MAX: u64 = 4;
 
 /// Milliseconds between the starts of two passes.
@@ -124,7 +124,7 @@ struct Lease {
     killed: Killed,
     /// Requests so far.
     asked: u64,
-    /// The acknowledged ones among them.
+    /// Requests that were acknowledged.
     acknowledged: BTreeSet<String>,
 }
 
@@ -142,7 +142,7 @@ impl Lease {
         }
     }
 
-    /// Makes a request, after noting it; returns its name and its caller.
+    /// Notes a request, and makes it. Returns its name and its caller.
     fn ask(&mut self, flags: &[&str]) -> (String, Child) {
         self.asked += 1;
         let request = self.asked.to_string();
@@ -166,7 +166,7 @@ impl Lease {
         (request, child)
     }
 
-    /// Two callers that wait for their passes and two that do not, and kills among them; then all requests are fulfilled.
+    /// Starts two callers that wait for their passes and two that do not, kills some, and waits until all requests are fulfilled.
     fn round(&mut self) {
         let mut waiting = vec![self.ask(&[]).1, self.ask(&[]).1];
         let detached = [self.ask(&["--detach"]), self.ask(&["--detach"])];
@@ -199,7 +199,7 @@ impl Lease {
         std::thread::sleep(Duration::from_millis(self.chance.below(120)));
     }
 
-    /// Kills one of them with SIGKILL.
+    /// Kills one of the processes with SIGKILL.
     fn kill(&mut self, callers: &mut [Child]) {
         match self.chance.below(6) {
             0 => {
@@ -215,7 +215,7 @@ impl Lease {
                 let nth = usize::try_from(self.chance.below(2)).expect("a small number");
                 let caller = callers.get_mut(nth).expect("there are two");
                 let is_running = caller.try_wait().expect("our child").is_none();
-                // It may have ended in between.
+                // The caller may have ended in between.
                 drop(caller.kill());
                 self.killed.callers += u64::from(is_running);
             }
@@ -238,7 +238,7 @@ impl Lease {
         argv.is_some_and(is_pass) && pidfd.signal(9).is_ok()
     }
 
-    /// Ends the coordinator, and reads from the journal when each pass began: no two within one period. Returns their number.
+    /// Ends the coordinator, and checks in the journal that no two passes began within one period. Also returns their number.
     fn judge(mut self) -> (Observations, Killed, u64) {
         self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
@@ -266,7 +266,7 @@ impl Lease {
     }
 }
 
-/// When a pass of the lease began, if this record is about a beginning.
+/// Returns when a pass of the lease began, if this record is about a beginning.
 fn began(record: &Value) -> Option<u64> {
     let steps = record.pointer("/outcome/changed/steps")?.as_array()?;
     let is_beginning = |step: &Value| step.pointer("/1/began").is_some();

@@ -1,24 +1,24 @@
-//! The text of a dialogue: blocks of what is said and what comes back. Knows no actor.
+//! The text of a dialogue: blocks of input lines and the expected output. It does not depend on any actor.
 
 use std::fmt::{self, Write as _};
 
 const WRITES: &str = "writing to memory does not fail";
 
-/// Whoever answers.
+/// Processes the lines of a script.
 pub(crate) trait Listener {
-    /// The answer to the lines of one block.
+    /// Returns the output for the lines of one block.
     fn receive(&mut self, said: &[&str]) -> Vec<String>;
 }
 
-/// A script, as blocks.
+/// A script, as a list of blocks.
 pub(crate) struct Dialogue {
     blocks: Vec<Block>,
 }
 
 struct Block {
-    /// Comments and empty lines ahead of it.
+    /// Comments and empty lines before the block.
     preface: Vec<String>,
-    /// The line of the file where it begins, from one.
+    /// The number of the block's first line in the file, counted from one.
     line: usize,
     said: Vec<String>,
     back: Vec<String>,
@@ -60,7 +60,7 @@ impl Dialogue {
         Self { blocks }
     }
 
-    /// Says every block to the listener and keeps what comes back; what differs from the record, if anything does.
+    /// Sends every block to the listener and keeps the output. Returns the differences from the recorded output, if there are any.
     pub(crate) fn run(&mut self, listener: &mut impl Listener) -> Option<String> {
         let mut difference = String::new();
         for block in self

@@ -1,4 +1,4 @@
-//! The dispatch actor's words. A task is known by its name.
+//! The script commands of the dispatch actor. A task is identified by its name.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -21,7 +21,7 @@ use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Options of any word here.
+/// The options of all commands here.
 const OPTIONS: &[&str] = &[
     "code",
     "fail-after",
@@ -45,13 +45,13 @@ const OPTIONS: &[&str] = &[
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
 
-/// What the journal tells of a task.
+/// A task, according to the journal.
 #[derive(Default)]
 struct TrackedTask {
     id: u64,
     token: Token,
     process: Option<ProcessId>,
-    /// The process of the attempt before.
+    /// The process of the previous attempt.
     former: Option<ProcessId>,
     cleanup: Option<ProcessId>,
     server: Option<Slot>,
@@ -134,7 +134,7 @@ impl Vocabulary for Words {
 }
 
 impl Words {
-    /// Follows a step; what it is, in words.
+    /// Follows a step, and returns its description.
     fn follow(&mut self, stamp: Stamp, message: &Message, step: &Step) -> Option<String> {
         let (slot, step) = match step {
             Step::Task(slot, step) => (slot, step),
@@ -291,7 +291,7 @@ impl Words {
     }
 }
 
-/// What became of an attempt on another machine.
+/// Parses the result of an attempt on another machine.
 fn there(how: &[&str]) -> Parsed<FarEnd> {
     let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number"));
     Ok(match how {
@@ -303,7 +303,7 @@ fn there(how: &[&str]) -> Parsed<FarEnd> {
     })
 }
 
-/// What an operator says.
+/// Parses a request of an operator; `None` for other commands.
 fn operating(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     let server = |server: &str, change| {
         let name = name(server)?;

@@ -1,7 +1,7 @@
-//! Words for any actor: its own messages and outcomes, as JSON has them in an exported log.
+//! Script commands for any actor: its messages and outcomes, in the JSON of an exported log.
 //!
-//! `{"add":{…}}` or `"drain"` is a message, `rules {…}` are all rules at once. Every entry is shown, and each answer as
-//! Rust writes it. State is asked for by `view`: questions and waits are of no type that can be read here.
+//! `{"add":{…}}` or `"drain"` is a message, and `rules {…}` sets all rules at once. Every entry is shown, and each answer in Rust's
+//! debug format. State is shown by `view`: the types of queries and waits cannot be parsed here.
 
 use crate::node::{Parsed, Vocabulary};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use sexton::spine::delivery::Item;
 use sexton::spine::machine::{Actor, Stamp};
 use std::marker::PhantomData;
 
-/// The words of an actor without words of its own.
+/// The vocabulary of an actor without commands of its own.
 pub(crate) struct Json<M>(PhantomData<M>);
 
 impl<M> Default for Json<M> {

@@ -1,4 +1,4 @@
-//! The lease actor's words. Times are milliseconds since the script began.
+//! The script commands of the lease actor. Times are milliseconds since the script began.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -22,10 +22,10 @@ use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// When every script begins.
+/// The time at which every script begins, in milliseconds.
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// Options of any word here.
+/// The options of all commands here.
 const OPTIONS: &[&str] = &[
     "alive",
     "code",
@@ -39,7 +39,7 @@ const OPTIONS: &[&str] = &[
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
 
-/// The process of each lease's newest pass, and the lease in each slot, as the journal tells it.
+/// The process of each lease's newest pass, and the lease in each slot, according to the journal.
 #[derive(Default)]
 pub(crate) struct Words {
     processes: BTreeMap<Name, ProcessId>,
@@ -126,7 +126,7 @@ impl Vocabulary for Words {
 }
 
 impl Words {
-    /// Of which lease each newest process is.
+    /// Notes the lease that each newest process belongs to.
     fn follow(&mut self, message: &Message, outcome: &Outcome) {
         let Outcome::Changed { steps, .. } = outcome else {
             return;
@@ -244,7 +244,7 @@ fn setting(what: &str, value: &str) -> Parsed<Setting> {
     })
 }
 
-/// A lease as Fossil has it, in milliseconds since the script began, as all else here.
+/// Parses a lease in Fossil's format, with times in milliseconds since the script began, like all others here.
 fn import(lease: &str, text: &str, options: &Options<'_>) -> Parsed<Message> {
     let Four([current, until, next, until_next]) = Four::read(text);
     let alive = options.get("alive").map_or("", |pids| *pids);

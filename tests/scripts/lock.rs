@@ -1,4 +1,4 @@
-//! The lock actor's words. Every word of a script that is the actor's own is in [`Words::item`].
+//! The script commands of the lock actor. All of the actor's own commands are in [`Words::item`].
 
 use crate::node::{Parsed, Vocabulary, moment, number, split};
 use sexton::actors::binding::{self, Binding, Until};
@@ -11,7 +11,7 @@ use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who stands in which slot, as the journal tells it.
+/// The entry in each slot, according to the journal.
 #[derive(Default)]
 pub(crate) struct Words {
     entries: BTreeMap<Slot, [String; 3]>,
@@ -58,7 +58,7 @@ impl Vocabulary for Words {
 }
 
 impl Words {
-    /// Follows an entry; what it ends, in words.
+    /// Follows an entry, and returns descriptions of what it ends.
     fn follow(&mut self, message: &Message, outcome: &Outcome) -> Vec<String> {
         let mut ends = Vec::new();
         match outcome {
@@ -106,7 +106,7 @@ impl Words {
     }
 }
 
-/// What is said to the actor; `None` for other words.
+/// Parses a command for the actor; `None` for other commands.
 fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     let known: &[&str] = match words {
         ["request", ..] => &["ttl", "ttw", "prio"],
@@ -167,7 +167,7 @@ fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     }))
 }
 
-/// What is said without options.
+/// Parses a command without options; `None` for other commands.
 fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     Ok(Some(match words {
         ["release-all", owner] => Item::Message(Message::ReleaseAll {
@@ -210,8 +210,8 @@ fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     }))
 }
 
-/// A process by a small number, and how much of it has to end: `7`, `7:tree` or `7:fence`.
-/// `7` until the process 7 has ended, `7:tree` until its tree has, `7:fence` killed if need be.
+/// Parses the number of a process, and how much of the process has to end: `7` means until process 7 has ended, `7:tree`
+/// until its tree has, and `7:fence` that the tree is killed if necessary.
 pub(crate) fn binding(word: &str) -> Parsed<Binding> {
     let (number, until) = word.split_once(':').unwrap_or((word, "process"));
     let number: u128 = number
@@ -229,7 +229,7 @@ pub(crate) fn binding(word: &str) -> Parsed<Binding> {
     })
 }
 
-/// An answer in words.
+/// Returns the text of an answer.
 fn told(reply: &Reply) -> Vec<String> {
     vec![match reply {
         Reply::Standing(standing) => match standing.token {
@@ -287,7 +287,7 @@ fn reason(refused: Refused) -> &'static str {
     }
 }
 
-/// A name as scripts write it: `''` for the empty one, `k{255}` for 255 times k, `\xNN` for any byte.
+/// Parses a name: `''` is the empty one, `k{255}` is 255 times k, and `\xNN` is any byte.
 fn name(word: &str) -> Parsed<Name> {
     if word == "''" {
         return Ok(Name::default());

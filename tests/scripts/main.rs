@@ -1,9 +1,9 @@
-//! Dialogues: a script says messages and the passing of time, the node answers, and the two are compared.
+//! Dialogues: a script sends messages and lets time pass, and the node's answers are compared with the recorded ones.
 //!
-//! A script is a list of blocks: lines that are said, a line `----`, and what comes back, up to an empty line.
-//! Lines of one block that speak to the actor arrive together, as one socket read brings them. `#` begins a comment.
-//! `UPDATE=1 cargo test --test scripts` records what comes back anew; read the change before it is committed.
-//! Never here: real time. It passes when a script says `advance`.
+//! A script is a list of blocks: input lines, a line `----`, and the output, up to an empty line.
+//! Messages to the actor in one block arrive together, as if from one read of a socket. `#` begins a comment.
+//! `UPDATE=1 cargo test --test scripts` records the output again; review the change before you commit it.
+//! Real time is never used here: time passes only when a script says `advance`.
 
 mod dialogue;
 mod dispatch;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 sexton::actors_of_a_node! {
     $ each;
-    /// Only for the macro that comes with it.
+    /// Unused, but the macro requires a type.
     struct Spoken<F: Family> {}
 }
 
@@ -54,7 +54,7 @@ fn every_dispatch_dialogue_goes_as_recorded() {
     every_dialogue_goes_as_recorded::<dispatch::Words>(5);
 }
 
-/// Those of actors that have no words of their own here.
+/// Scripts of actors that have no commands of their own here.
 #[test]
 fn every_other_dialogue_goes_as_recorded() {
     fn of<M: Actor>() {

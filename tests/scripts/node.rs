@@ -1,8 +1,8 @@
-//! A node with one actor in it, spoken to in words.
+//! A node with one actor, controlled by the commands of a script.
 //!
-//! The real spine stands behind it: ledger, host, journal files and recovery, driven by hand, with a clock that moves
-//! when told to. What is said about the world around the actor is in [`Node::around`]; the actor's own words are its
-//! [`Vocabulary`]'s.
+//! It uses the real spine: ledger, host, journal files and recovery, driven step by step, with a clock that moves only
+//! on request. Commands about the world around the actor are in [`Node::around`]; the actor's own commands are in its
+//! [`Vocabulary`].
 
 use crate::dialogue::Listener;
 use sexton::clock::{Clock, ManualClock, Timestamp};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
-/// When every script begins.
+/// The time at which every script begins.
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
 const SIZES: Sizes = Sizes {
@@ -33,30 +33,30 @@ const SIZES: Sizes = Sizes {
 
 pub(crate) type Parsed<T> = Result<T, String>;
 
-/// What a delivery comes back with.
+/// The answers to a delivery.
 type Answers<M> = Vec<Answer<<M as Machine>::Reply>>;
 
-/// The words of an actor.
+/// The script commands of an actor, and the texts of its output.
 pub(crate) trait Vocabulary: Default + 'static {
     type Machine: Actor;
 
-    /// The rules that hold unless a script says otherwise.
+    /// Returns the rules that apply unless a script changes them.
     fn rules() -> <Self::Machine as Machine>::Rules;
-    /// Other rules.
+    /// Applies a command that changes the rules.
     fn rule(rules: &mut <Self::Machine as Machine>::Rules, words: &[&str]) -> Parsed<()>;
-    /// What is said to the actor; `None` for other words.
+    /// Parses a command for the actor; `None` for other commands.
     fn item(&self, words: &[&str]) -> Parsed<Option<Item<Self::Machine>>>;
-    /// Who waits, and for what; `None` for other words.
+    /// Parses a wait, and returns its name and its condition; `None` for other commands.
     fn watch(&self, words: &[&str]) -> Parsed<Option<(String, <Self::Machine as Machine>::Watch)>>;
-    /// An answer in words.
+    /// Returns the text of an answer.
     fn told(&self, reply: &<Self::Machine as Machine>::Reply) -> Vec<String>;
-    /// What is to be done in the world, in words.
+    /// Returns the text of an action.
     fn action(what: &<Self::Machine as Machine>::Action) -> String {
         format!("{what:?}")
     }
-    /// What somebody who waited is told, in words.
+    /// Returns the text of the answer to a wait.
     fn woken(name: &str, reply: &<Self::Machine as Machine>::Reply) -> String;
-    /// Follows an entry; what it did, in words, if time was its cause.
+    /// Follows an entry; returns a description of its effect if time caused it.
     fn note(
         &mut self,
         entry: Stamp,
@@ -65,20 +65,20 @@ pub(crate) trait Vocabulary: Default + 'static {
     ) -> Option<String>;
 }
 
-/// A node that a script speaks to. Begins at the first word, so that rules can be chosen before.
+/// A node that a script controls. It starts at the first command, so that rules can be chosen before.
 pub(crate) struct Node<T: Vocabulary> {
     rules: <T::Machine as Machine>::Rules,
     clock: Arc<ManualClock>,
     folder: tempfile::TempDir,
     running: Option<Running<T::Machine>>,
-    /// Where the next message that gets there panics.
+    /// The stage at which the next message that reaches it panics.
     armed: Arc<Mutex<Option<Stage>>>,
     tongue: T,
-    /// The newest entry that the tongue has followed.
+    /// The newest entry that the vocabulary has followed.
     seen: Seq,
     tickets: BTreeMap<String, Ticket>,
     given: u64,
-    /// Waits that were answered, and actions, that are not yet told.
+    /// Answers to waits, and actions, that have not been output yet.
     woken: Arc<Mutex<Vec<String>>>,
 }
 
@@ -131,7 +131,7 @@ impl<T: Vocabulary> Node<T> {
         Ok(back)
     }
 
-    /// The wall clock is set, so far from the node's time, and that is noticed.
+    /// Sets the wall clock to this offset from node time, and lets the node notice.
     fn set_wall_clock(&mut self, offset: &str) -> Parsed<Vec<String>> {
         let (sign, span) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
             (Some(span), _) => (1, span),
@@ -144,7 +144,7 @@ impl<T: Vocabulary> Node<T> {
         self.deliver(Vec::new())
     }
 
-    /// What is said not to the actor but about the world around it.
+    /// Executes a command about the world around the actor.
     fn around(&mut self, words: &[&str]) -> Parsed<Vec<String>> {
         if let Some((name, watch)) = self.tongue.watch(words)? {
             return self.watch(&name, watch);
@@ -222,7 +222,7 @@ impl<T: Vocabulary> Node<T> {
             .ok_or_else(|| "the node does not run".to_owned())
     }
 
-    /// Opens the data directory, as a start of the coordinator does; the digest before spans begin again.
+    /// Opens the data directory, as a start of the coordinator does. Returns the log's end, and the digest before spans restart.
     fn begin(&mut self) -> Parsed<(Tail, Digest)> {
         let disk = Arc::new(RealDisk::new(self.folder.path()));
         let mut replica = Replica::<T::Machine>::new(self.rules.clone());
@@ -302,7 +302,7 @@ impl<T: Vocabulary> Node<T> {
         Ok(self.wakes())
     }
 
-    /// One delivery, with the Supervisor's part in it: a spent machine is rebuilt from the log.
+    /// Delivers items, with the Supervisor's part: a spent machine is rebuilt from the log.
     fn deliver(&mut self, items: Vec<Item<T::Machine>>) -> Parsed<Vec<String>> {
         let rules = self.rules.clone();
         let running = self.running()?;
@@ -353,7 +353,7 @@ impl<T: Vocabulary> Node<T> {
         Ok(back)
     }
 
-    /// What time has done since the last word, as the journal has it.
+    /// Returns what time has done since the last command, according to the journal.
     fn ticks(&mut self) -> Parsed<Vec<String>> {
         let disk = RealDisk::new(self.folder.path());
         let mut reader = Reader::open(&disk).map_err(|error| error.to_string())?;
@@ -377,7 +377,7 @@ impl<T: Vocabulary> Node<T> {
         Ok(told)
     }
 
-    /// The whole log, one line a record.
+    /// Returns the whole log, one line per record.
     fn log(&mut self) -> Parsed<Vec<String>> {
         self.running()?;
         let disk = RealDisk::new(self.folder.path());
@@ -396,7 +396,7 @@ impl<T: Vocabulary> Node<T> {
     }
 }
 
-/// The world: says what it is asked to do, and does nothing.
+/// The external world: it outputs requested actions, and performs none.
 struct RecordingPort<T>(Arc<Mutex<Vec<String>>>, PhantomData<fn(T)>);
 
 impl<T: Vocabulary> Port<T::Machine> for RecordingPort<T> {
@@ -408,7 +408,7 @@ impl<T: Vocabulary> Port<T::Machine> for RecordingPort<T> {
 }
 
 impl<M: Actor> Running<M> {
-    /// What the journal thread does: writes and syncs, and lets out what rests on it.
+    /// Does what the journal thread does: writes, syncs, and releases the answers that depend on that.
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
         self.writer
@@ -420,7 +420,7 @@ impl<M: Actor> Running<M> {
     }
 }
 
-/// Words as they stand, and the options among them that are known.
+/// The words of a command in order, and the known options among them.
 pub(crate) type Split<'w> = (Vec<&'w str>, BTreeMap<&'w str, &'w str>);
 
 pub(crate) fn split<'w>(words: &[&'w str], known: &[&str]) -> Split<'w> {
@@ -450,7 +450,7 @@ pub(crate) fn number<T: std::str::FromStr>(
     }
 }
 
-/// Time since the beginning of the script.
+/// Returns the time since the beginning of the script.
 pub(crate) fn moment(at: Timestamp) -> String {
     let since = at.since(BEGIN).as_millis();
     match since % 1000 {

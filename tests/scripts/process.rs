@@ -1,6 +1,6 @@
-//! The process actor's words. A record is named by its type and number: the first `worker` is `worker1`.
+//! The script commands of the process actor. A record is named by its type and number: the first `worker` is `worker1`.
 //!
-//! What clients say is in [`Words::asked`], what the port reports in [`Words::reported`].
+//! Requests of clients are parsed in [`Words::asked`], reports of the port in [`Words::reported`].
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -22,10 +22,10 @@ use sexton::spine::delivery::Item;
 use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
 
-/// When every script begins, by the wall clock.
+/// The wall-clock time at which every script begins, in milliseconds.
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// Options of any word here.
+/// The options of all commands here.
 const OPTIONS: &[&str] = &[
     "after",
     "alive",
@@ -61,7 +61,7 @@ const OPTIONS: &[&str] = &[
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
 
-/// Which record has which name, and which slot, as the journal tells it.
+/// The name and the slot of each record, according to the journal.
 #[derive(Default)]
 pub(crate) struct Words {
     names: BTreeMap<String, ProcessId>,
@@ -214,13 +214,13 @@ impl Words {
         })
     }
 
-    /// What clients, and other actors, ask for.
+    /// Parses a request of a client or of another actor; `None` for other commands.
     fn asked(&self, (places, options): &Split<'_>) -> Parsed<Option<Message>> {
         Ok(Some(match places.as_slice() {
             ["launch", kind, argv @ ..] => {
                 Message::Launch(Box::new(self.launching(kind, argv, options)?))
             }
-            // Another actor: under an id that it chose.
+            // A launch by another actor, under an id that the actor chose.
             ["launch-as", by, id, kind, argv @ ..] => Message::LaunchAs(Box::new(LaunchAs {
                 by: actor(by)?,
                 id: self.id(id)?,
@@ -270,7 +270,7 @@ impl Words {
         }))
     }
 
-    /// What the port reports.
+    /// Parses a report of the port; `None` for other commands.
     fn reported(&self, (places, options): &Split<'_>) -> Parsed<Option<Message>> {
         let at = || date(options, "at").map(|at| at.unwrap_or(Date(BEGIN)));
         Ok(Some(match places.as_slice() {
@@ -390,7 +390,7 @@ impl Words {
         }
     }
 
-    /// A record, as far as there is something to say.
+    /// Returns a description of a record, without parts that have nothing to show.
     fn shown(&self, view: &RecordView) -> String {
         let mut words = vec![format!(
             "{}{} {}",
@@ -431,7 +431,7 @@ impl Words {
     }
 }
 
-/// What came of a message of another actor.
+/// Describes the outcome of another actor's message; `None` for other messages.
 fn for_another(message: &Message, outcome: &Outcome) -> Option<String> {
     let (what, id) = match message {
         Message::LaunchAs(asked) => ("launch", asked.id),
@@ -521,13 +521,13 @@ fn small(ms: u64) -> u32 {
     u32::try_from(ms).unwrap_or(u32::MAX)
 }
 
-/// `at=5s`: five seconds after the script began.
+/// Parses `at=5s`: five seconds after the script began.
 fn date(options: &Options<'_>, option: &str) -> Parsed<Option<Date>> {
     let span = options.get(option).map(|span| milliseconds(span));
     Ok(span.transpose()?.map(|ms| Date(BEGIN + ms)))
 }
 
-/// `pid=50`, and what else tells processes apart.
+/// Parses `pid=50`, and the other options that tell processes apart.
 fn identity(options: &Options<'_>) -> Parsed<Identity> {
     Ok(Identity {
         machine: number(options, "machine", 7)?,

@@ -1,4 +1,4 @@
-//! The queue actor's words. Every word of a script that is the actor's own is in [`message`] or [`question`].
+//! The script commands of the queue actor. All of the actor's own commands are in [`message`] or [`question`].
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
 
-/// Which job stands in which slot, as the journal tells it.
+/// The job in each slot, according to the journal.
 #[derive(Default)]
 pub(crate) struct Words {
     jobs: BTreeMap<Slot, u64>,
@@ -31,7 +31,7 @@ pub(crate) struct Words {
 impl Vocabulary for Words {
     type Machine = QueueMachine;
 
-    /// Claims of an hour, and no end of tries, where a script says nothing else.
+    /// Returns rules with claims of one hour and unlimited tries, for scripts that do not change them.
     fn rules() -> Rules {
         let default = TypeRules {
             claim_ttl_ms: 3_600_000,
@@ -250,7 +250,7 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
     }))
 }
 
-/// What is said of a job that somebody has, or that nobody has.
+/// Parses a message about a claimed or unclaimed job; `None` for other commands.
 fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     let priority = || match options.get("prio") {
         None => Ok(None),
@@ -323,7 +323,7 @@ fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     }))
 }
 
-/// When it is tried again, if that is said.
+/// Parses the delay before the next try, if it is given.
 fn after(options: &Options<'_>) -> Parsed<Option<u64>> {
     let after = options.get("after").map(|after| milliseconds(after));
     after.transpose()
@@ -353,7 +353,7 @@ fn put_of(places: &[&str], options: &Options<'_>) -> Parsed<Put> {
     })
 }
 
-/// `signature@time`.
+/// Parses `signature@time`.
 fn root_of(word: &str) -> Parsed<Root> {
     let (key, at) = word
         .split_once('@')
@@ -402,7 +402,7 @@ fn question(words: &[&str]) -> Parsed<Option<Query>> {
     }))
 }
 
-/// A claim of whichever tenant's turn it is.
+/// Parses a claim of a job of the tenant whose turn it is.
 fn turn(types: &[&str], options: &Options<'_>) -> Parsed<Pop> {
     let text = |word: &str| word.to_owned();
     let except = options.get("except").into_iter();
@@ -441,7 +441,7 @@ fn id_of(word: &str) -> Parsed<u64> {
     word.parse().map_err(|_| format!("`{word}` is no number"))
 }
 
-/// `''` for an empty body, `x{255}` for 255 times x.
+/// Parses a body: `''` is an empty one, and `x{255}` is 255 times x.
 fn body_of(word: &str) -> Parsed<Body> {
     if word == "''" {
         return Ok(Body::default());
@@ -464,7 +464,7 @@ fn key_of(word: &str) -> DedupKey {
     DedupKey(key)
 }
 
-/// Nobody's claim but by token, unless it is said whose.
+/// Parses the claimant. By default, the claim belongs to any client that has its token.
 fn by(options: &Options<'_>) -> Parsed<Claimant> {
     Ok(match (options.get("by"), options.get("bound")) {
         (Some(who), _) => claimant(who),
@@ -499,7 +499,7 @@ fn span(options: &Options<'_>, option: &str, otherwise: u64) -> Parsed<u64> {
         .map_or(Ok(otherwise), |span| milliseconds(span))
 }
 
-/// An answer in words.
+/// Returns the text of an answer.
 fn told(reply: &Reply) -> String {
     match reply {
         Reply::Put {

@@ -129,7 +129,7 @@ pub(crate) fn totals_in_words(totals: &Totals) -> String {
     )
 }
 
-/// `first,factor,max,jitter`, the last in thousandths.
+/// Parses `first,factor,max,jitter`, the last in thousandths.
 pub(crate) fn backoff(words: &str) -> Parsed<Backoff> {
     let parts: Vec<&str> = words.split(',').collect();
     let [first, factor, max, jitter] = parts.as_slice() else {

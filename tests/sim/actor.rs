@@ -116,10 +116,10 @@ fn stage_code(stage: Stage) -> u8 {
     }
 }
 
-/// If a fault replaces messages: the message that this one is replaced by.
+/// A planted fault that replaces messages: returns the replacement of this message, if it has one.
 pub(crate) type Swap<R> = fn(&<R as Reference>::Machine, &MessageOf<R>) -> Option<MessageOf<R>>;
 
-/// The actor.
+/// One actor of the simulated node.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is independent, and two are planted faults"
@@ -130,9 +130,9 @@ pub(crate) struct Actor<R: Reference> {
     mailbox: VecDeque<QueuedMail<R>>,
     /// The call that the host works on.
     current: Option<usize>,
-    /// The host requested another turn.
+    /// Whether the host requested another turn.
     pub(crate) unfinished: bool,
-    /// It panicked, and waits for the verdict.
+    /// Whether the actor panicked and waits for the verdict.
     pub(crate) judged: bool,
     pub(crate) calls: Vec<Call<R>>,
     pub(crate) waits: BTreeMap<Ticket, Wait<R>>,
@@ -145,7 +145,7 @@ pub(crate) struct Actor<R: Reference> {
     pub(crate) wakes: u64,
     pub(crate) rebuilds: u64,
     pub(crate) rebuilds_behind_a_quarantine: u64,
-    /// A planted fault: reads are answered without the outbox.
+    /// A planted fault: reads are answered without waiting in the outbox.
     pub(crate) early_reads: bool,
     /// A planted fault: waiting clients are forgotten.
     pub(crate) deaf: bool,
@@ -168,7 +168,7 @@ pub(crate) enum Turn {
 }
 
 impl<R: Reference> Actor<R> {
-    /// An actor around a recovered machine.
+    /// Creates an actor around a recovered machine.
     pub(crate) fn new(recovered: Recovered<R::Machine>) -> Self {
         let trap = Trap::default();
         let mut host = Host::new(recovered);
@@ -212,7 +212,7 @@ impl<R: Reference> Actor<R> {
         !self.mailbox.is_empty()
     }
 
-    /// Whether there is work, or something is due.
+    /// Returns whether there is work, or something is due.
     pub(crate) fn is_waiting(&self, now: Now) -> bool {
         let deadline = self.host.deadline(now.offset);
         self.unfinished
@@ -220,12 +220,12 @@ impl<R: Reference> Actor<R> {
             || deadline.is_some_and(|deadline| deadline <= now.at)
     }
 
-    /// Something may be due although no time has passed.
+    /// Notes that something may be due although no time has passed.
     pub(crate) fn rouse(&mut self) {
         self.unfinished = true;
     }
 
-    /// Continues the current delivery, else the next of the mailbox, else lets time act.
+    /// Continues the current delivery; otherwise begins the next one of the mailbox; otherwise lets time act.
     pub(crate) fn turn(&mut self, ledger: &mut Ledger) -> Turn {
         if self.host.is_spent() || self.judged {
             return Turn::Idle;
@@ -243,7 +243,7 @@ impl<R: Reference> Actor<R> {
         self.came(flow)
     }
 
-    /// How far the host got.
+    /// Turns the host's progress into the result of a turn.
     fn came(&mut self, flow: Flow) -> Turn {
         if !self.host.is_busy()
             && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
@@ -302,7 +302,7 @@ impl<R: Reference> Actor<R> {
         self.host.deliver(ledger, Delivery::new(items, reply_to))
     }
 
-    /// The message after a planted fault, if any, has replaced it.
+    /// Returns the message after a planted fault, if any, has replaced it.
     fn taken_for(&mut self, message: MessageOf<R>) -> MessageOf<R> {
         let other = self
             .swap
@@ -403,18 +403,18 @@ impl<R: Reference> Actor<R> {
         answered
     }
 
-    /// Answers to waits since the last call.
+    /// Takes the answers to waits since the last call.
     pub(crate) fn take_woken(&mut self) -> Vec<ReplyOf<R>> {
         std::mem::take(&mut self.newly_woken)
     }
 
-    /// The calls at these indexes.
+    /// Returns the calls at these indexes.
     pub(crate) fn answered<'a>(&'a self, calls: &'a [usize]) -> impl Iterator<Item = &'a Call<R>> {
         let call = |at: &usize| self.calls.get(*at).expect("it was just answered");
         calls.iter().map(call)
     }
 
-    /// Adds this actor's counts.
+    /// Adds this actor's counts to the coverage.
     pub(crate) fn count(&self, coverage: &mut Coverage) {
         coverage.watches_woken += self.wakes;
         coverage.rebuilds += self.rebuilds;

@@ -60,7 +60,7 @@ fn wish() -> CampaignOptions {
     }
 }
 
-/// Planted panics are expected, so their messages are not printed.
+/// Suppresses the messages of planted panics, which are expected.
 pub(crate) fn hush() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

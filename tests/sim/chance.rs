@@ -5,7 +5,7 @@
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// The source that belongs to a seed.
+    /// Returns the source that belongs to a seed.
     pub(crate) fn of(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x9E37_79B9_7F4A_7C15)
     }
@@ -23,33 +23,33 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which is not zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// A number from `range`, ends included.
+    /// Returns a number from `low` to `high`, ends included.
     pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True this many times in a thousand, on average.
+    /// Returns true this many times in a thousand, on average.
     pub(crate) fn per_mille(&mut self, times: u64) -> bool {
         self.below(1000) < times
     }
 
-    /// An index of a list of this length, which is not zero.
+    /// Returns an index of a list of this length, which is not zero.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("below a usize")
     }
 
-    /// One of these items.
+    /// Returns one of these items.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let index = self.index(from.len());
         from.get(index).expect("the index is below the length")
     }
 
-    /// An index, chosen with a probability in proportion to its weight.
+    /// Returns an item, chosen with a probability in proportion to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, table: &[(u64, T)]) -> T {
         let total = table.iter().map(|(weight, _)| weight).sum();
         let mut at = self.below(total);

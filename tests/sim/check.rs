@@ -34,7 +34,7 @@ pub(crate) struct Checker {
     upto: Seq,
     /// Checksums of the records that a power cut cannot remove, including those that are no longer kept.
     known: BTreeMap<Seq, u64>,
-    /// Those after `upto` that were known before the node that wrote them ended.
+    /// Records after `upto` that were known before the node that wrote them ended.
     banked: Vec<Kept>,
     /// Which client received which token of which lock.
     tokens: BTreeMap<(Token, lock::Name, lock::Name), lock::Name>,
@@ -48,12 +48,12 @@ pub(crate) struct Peril {
     pub(crate) policy: Policy,
     /// Whether there was a power cut since the last start.
     pub(crate) power_cut: bool,
-    /// The log was synced up to here before that.
+    /// The number up to which the log was synced before the crash.
     pub(crate) synced: Seq,
 }
 
 impl Peril {
-    /// Whether everything that depends on this entry must exist.
+    /// Returns whether everything that depends on this entry must exist.
     pub(crate) fn promises(&self, rests: Seq) -> bool {
         self.policy == Policy::Always || !self.power_cut || rests <= self.synced
     }
@@ -64,7 +64,7 @@ pub(crate) struct Read {
     /// The number of the first record of the first segment, if that is not the very first record. That record may have begun
     /// in a segment that was removed.
     pub(crate) opening: Seq,
-    /// The end of the log.
+    /// The records that could be read.
     pub(crate) log: Vec<Kept>,
     pub(crate) tail: Result<Tail, PersistError>,
 }
@@ -104,7 +104,7 @@ fn read_into(disk: &SimDisk, opening: &mut Seq, log: &mut Vec<Kept>) -> Result<T
 }
 
 impl Checker {
-    /// Called when a node has started. `past` is the previous node, if there is one.
+    /// Checks a node that has just started. `past` is the previous node, if there is one.
     pub(crate) fn start(
         &mut self,
         (disk, node): (&SimDisk, &Node),
@@ -132,7 +132,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Called before a slot is sealed and segments are removed: everything up to its mark is durable.
+    /// Notes, before a slot is sealed and segments are removed, that everything up to its mark is durable.
     pub(crate) fn bank(&mut self, disk: &SimDisk, mark: Seq) -> Result<(), Violation> {
         let mut log = self.read(disk)?;
         log.retain(|kept| kept.seq <= mark);
@@ -166,7 +166,7 @@ impl Checker {
         Ok(self.banked.iter().cloned().chain(fresh).collect())
     }
 
-    /// Called when a node cannot start on this log: returns what is wrong with the log, if anything.
+    /// Returns what is wrong with the log on which a node cannot start, if anything.
     pub(crate) fn explain(
         &mut self,
         disk: &SimDisk,
@@ -182,7 +182,7 @@ impl Checker {
         self.follow(&log, past.as_ref(), &mut Coverage::default())
     }
 
-    /// The newest record of that node that still exists. Newer ones are from starts that were cut short.
+    /// Returns the newest record of that node that still exists. Newer ones are from starts that were cut short.
     fn survived(&self, past: &Node, log: &[Kept]) -> Seq {
         let its = log.iter().map(|kept| kept.seq);
         its.filter(|seq| *seq <= past.ledger.last())
@@ -211,12 +211,12 @@ impl Checker {
         is_told(&right.reference, &left.reference)
     }
 
-    /// Whether the log was observed to contain this record.
+    /// Returns whether the log was observed to contain this record.
     pub(crate) fn is_known(&self, seq: Seq) -> bool {
         self.known.contains_key(&seq)
     }
 
-    /// The machines of the node have the state that the log gives, by digest and field by field.
+    /// Checks that the machines of the node have the state that the log gives, by digest and field by field.
     pub(crate) fn agree(&self, node: &Node) -> Result<(), Violation> {
         each!(witness in &self.witnesses, actor in &node.actors => agrees(witness, actor)?);
         Ok(())
@@ -283,7 +283,7 @@ struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// Every answer depends only on entries that exist, unless these could be lost.
+    /// Checks that every answer depends only on entries that exist, unless these could be lost.
     fn check_rests(&self) -> Result<(), Violation> {
         each!(actor in &self.node.actors => self.check_calls(actor)?);
         Ok(())
@@ -409,7 +409,7 @@ fn follow<R: Reference>(
     }
 }
 
-/// The commands of a call, with their answers.
+/// Returns the commands of a call, with their answers.
 fn told<R: Reference>(call: &Call<R>) -> impl Iterator<Item = (&MessageOf<R>, &ReplyOf<R>)> {
     let answers = call.answers.iter().flatten();
     call.asks.iter().zip(answers).filter_map(|told| match told {
@@ -434,7 +434,7 @@ fn agrees<R: Reference>(witness: &Witness<R>, actor: &Actor<R>) -> Result<(), Vi
         .map_err(|wrong| Violation::new(Promise::SameState, format!("{name}: {wrong}")))
 }
 
-/// No actor has received tells that were not sent.
+/// Checks that no actor has received tells that were not sent.
 fn is_told<const A: u8, const B: u8>(
     teller: &Counters<A>,
     hearer: &Counters<B>,

@@ -34,7 +34,7 @@ impl<const ID: u8> Counters<ID> {
         self.counters.get(&name).map_or(0, |counter| counter.value)
     }
 
-    /// The value of each counter that has one.
+    /// Returns one value of each counter that has it.
     pub(crate) fn counted(&self, count: fn(&Counter) -> u64) -> BTreeMap<Slot, u64> {
         let counters = self.counters.iter();
         let counts = counters.map(|(name, counter)| (*name, count(counter)));
@@ -76,7 +76,7 @@ impl<const ID: u8> Clients<Counters<ID>> for Counting {
     }
 }
 
-/// A message that takes more than one part of a record.
+/// Returns a message that takes more than one part of a record.
 pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
     let bytes = 600_000 + chance.index(700_000);
     let label = "y".repeat(bytes);
@@ -206,7 +206,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         }
     }
 
-    /// Additions and queries are both answered with a value: the caller knows which it was.
+    /// Additions and queries are both answered with a value, so that only the caller can tell them apart.
     fn changes(reply: &Reply) -> bool {
         matches!(reply, Ok(Some(_)))
     }

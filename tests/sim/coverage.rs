@@ -4,7 +4,7 @@ use crate::each;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// If an actor has fewer entries than this, its clients send hardly any requests.
+/// The minimum number of entries of an actor. With fewer, its clients send hardly any requests.
 const ENTRIES: u64 = 1_000;
 
 macro_rules! coverage {
@@ -26,7 +26,7 @@ macro_rules! coverage {
                 }
             }
 
-            /// Names of counts that are below the minimum for a campaign of this number of seeds. Minimums are given for
+            /// Returns the names of counts that are below the minimum for a campaign of this number of seeds. Minimums are given for
             /// 2,000 seeds of 1,200 steps.
             pub(crate) fn below_floor(&self, seeds: u64) -> Vec<String> {
                 let floor = ENTRIES * seeds / 2000;
@@ -61,14 +61,14 @@ coverage! {
     calls_answered >= 100_000,
     connections_lost >= 1_000,
     grants >= 20_000,
-    // 20,000 when there were only locks: since then part of the steps goes to queues and counters, and a campaign
+    // The minimum was 20,000 when there were only locks. Now part of the steps goes to queues and counters, and a campaign
     // reaches some 19,000.
     queued >= 10_000,
     renewals >= 20_000,
     // A campaign reaches some 8,800 since acquires are among the moves of locks, and leases take part of the steps.
     releases >= 8_000,
     expiries >= 10_000,
-    // 10,000 then: a promotion needs a contender. A campaign reaches some 4,900 since tasks take part of the steps.
+    // The minimum was 10,000 then. A promotion needs a contender; a campaign reaches some 4,900 since tasks take part of the steps.
     promotions >= 4_500,
     drains >= 100,
     owners_gone >= 100,

@@ -110,7 +110,7 @@ fn judge(
     }
 }
 
-/// Whether a record after the damaged one was written when the damaged one was already synced, according to the bytes
+/// Returns whether a record after the damaged one was written when the damaged one was already synced, according to the bytes
 /// before the damage.
 fn is_proven(bytes: &[u8], flipped: usize) -> bool {
     let mut damaged = None;

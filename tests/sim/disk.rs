@@ -19,7 +19,7 @@ pub(crate) struct SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub(crate) fn new(chance: Chance, page_bytes: usize) -> Self {
         Self {
             state: Arc::new(Mutex::new(Platter {
@@ -37,7 +37,7 @@ impl SimDisk {
         }
     }
 
-    /// Another disk with the same content.
+    /// Returns another disk with the same content.
     pub(crate) fn copy(&self) -> Self {
         Self {
             state: Arc::new(Mutex::new(self.state().clone())),
@@ -54,7 +54,7 @@ impl SimDisk {
         self.state().cut_power_by(fate)
     }
 
-    /// The process has ended and another one may use the disk: faults end, written data stays.
+    /// Ends the process, so that another one may use the disk: faults end, written data stays.
     pub(crate) fn kill(&self) {
         self.state().revive();
     }
@@ -64,17 +64,17 @@ impl SimDisk {
         self.state().faults.dies_after = Some(calls);
     }
 
-    /// Whether the process was killed during a call.
+    /// Returns whether the process was killed during a call.
     pub(crate) fn is_dead(&self) -> bool {
         self.state().faults.dead
     }
 
-    /// The next write fails.
+    /// Makes the next write fail.
     pub(crate) fn fail_write(&self) {
         self.state().faults.fail_write = true;
     }
 
-    /// The next sync fails.
+    /// Makes the next sync fail.
     pub(crate) fn fail_sync(&self) {
         self.state().faults.fail_sync = true;
     }
@@ -86,12 +86,12 @@ impl SimDisk {
         state.faults.space = free.map(|free| taken + free);
     }
 
-    /// Whether the space is limited.
+    /// Returns whether the space is limited.
     pub(crate) fn is_bounded(&self) -> bool {
         self.state().faults.space.is_some()
     }
 
-    /// From now on, syncs of files report success without doing anything.
+    /// Makes syncs of files report success without doing anything from now on.
     pub(crate) fn lie(&self) {
         self.state().faults.lying = true;
     }
@@ -143,7 +143,7 @@ impl SimDisk {
         state.names_synced.remove(name);
     }
 
-    /// Every file with its length, by name.
+    /// Returns every file with its length, by name.
     pub(crate) fn files(&self) -> BTreeMap<String, u64> {
         let state = self.state();
         let len = |inode: &usize| state.inodes.get(*inode).map_or(0, |it| it.bytes.len());
@@ -153,12 +153,12 @@ impl SimDisk {
             .collect()
     }
 
-    /// The number of calls that changed the disk, or tried to.
+    /// Returns the number of calls that changed the disk, or tried to.
     pub(crate) fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// The bytes of a file as programs see them.
+    /// Returns the bytes of a file as programs see them.
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
         let state = self.state();
         let inode = state.names.get(name).and_then(|at| state.inodes.get(*at));
@@ -298,7 +298,7 @@ impl Disk for SimDisk {
 }
 
 impl SimDisk {
-    /// A directory and those below it, if it exists.
+    /// Returns a directory, if it exists, and those below it.
     fn folders(&self, folder: &str) -> Vec<String> {
         let state = self.state();
         let folders = state.folders.keys();

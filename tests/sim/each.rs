@@ -41,9 +41,9 @@ pub(crate) use each;
 
 /// The actors of a node.
 pub(crate) type Actors = Each<ActorOf>;
-/// Their witnesses.
+/// The witnesses of the actors.
 pub(crate) type Witnesses = Each<WitnessOf>;
-/// Their machines, as the log is replayed.
+/// The machines of the actors, as the log is replayed.
 pub(crate) type Replicas = Each<ReplicaOf>;
 
 pub(crate) struct ActorOf;
@@ -76,7 +76,7 @@ impl Each<ClientsOf> {
     }
 }
 
-/// Each actor with the frequency of its clients' calls, of their waits, and of its turns.
+/// Returns each actor with the frequency of its clients' calls, of their waits, and of its turns.
 pub(crate) fn weights() -> Vec<(ActorId, [u64; 3])> {
     fn of<M: Judged>() -> (ActorId, [u64; 3]) {
         let weights = [
@@ -89,7 +89,7 @@ pub(crate) fn weights() -> Vec<(ActorId, [u64; 3])> {
     each!(type M => of::<M>()).into()
 }
 
-/// Their names.
+/// Returns the names of the actors.
 pub(crate) fn names() -> Vec<&'static str> {
     each!(type M => <M as Machine>::NAME).into()
 }
@@ -101,7 +101,7 @@ impl Default for Witnesses {
 }
 
 impl Replicas {
-    /// Empty replicas.
+    /// Creates empty replicas.
     pub(crate) fn new() -> Self {
         each!(list: type M => replica::<<M as Judged>::Reference>())
     }
@@ -116,7 +116,7 @@ impl Replicas {
 }
 
 impl Actors {
-    /// Actors around recovered machines.
+    /// Creates actors around recovered machines.
     pub(crate) fn new(replicas: Replicas) -> Self {
         each!(list: replica in replicas => Actor::new(replica.into_parts()))
     }
@@ -164,7 +164,7 @@ impl Actors {
         each!(actor in &self => actor.host.actor()).into()
     }
 
-    /// None of them may be spent.
+    /// Returns the digests of all actors, none of which may be spent.
     pub(crate) fn digests(&self) -> Vec<Digest> {
         each!(actor in &self => actor.host.digest().expect("it is not spent")).into()
     }

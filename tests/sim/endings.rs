@@ -23,10 +23,10 @@ use sexton::spine::items::Itemized as _;
 use sexton::spine::machine::{Machine as _, Observable as _};
 use std::collections::BTreeMap;
 
-/// After this time, everything lost in transit or refused by an actor has been stated again.
+/// The time after which everything lost in transit or refused by an actor has been stated again.
 const PATIENCE_MS: u64 = SILENCE_MS as u64 + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
-/// Within this time, everything that can be known about processes is known.
+/// The time within which everything that can be known about processes is known.
 const RECONCILED_MS: u64 = 30_000;
 /// The number of rounds within which everything must have settled.
 const ROUNDS_MAX: u32 = 10_000;
@@ -41,7 +41,7 @@ enum Ending {
 }
 
 impl Run<'_> {
-    /// An event that ends the node, now or soon.
+    /// Causes an event that ends the node, now or soon.
     pub(crate) fn misfortune(&mut self) -> Result<(), Violation> {
         match self.chance.weighted(&[
             (3, Ending::Kill),
@@ -77,7 +77,7 @@ impl Run<'_> {
         self.while_down()
     }
 
-    /// The journal failed, or the process was killed in it.
+    /// Handles a failure of the journal, or a kill of the process during one of the journal's calls.
     pub(crate) fn halted(&mut self, stopped: Stopped) -> Result<(), Violation> {
         let error = match stopped {
             Stopped::Broken(violation) => return Err(violation),
@@ -107,7 +107,7 @@ impl Run<'_> {
         self.while_down()
     }
 
-    /// The process has ended. Its written data stays, unless the power was cut too.
+    /// Handles the end of the process. Its written data stays, unless the power was cut too.
     pub(crate) fn after_death(&mut self) {
         self.down();
         match self.setting.power {
@@ -148,7 +148,7 @@ impl Run<'_> {
         self.coverage.folder_changes_lost += loss.names_lost;
     }
 
-    /// Other events before the node is started again.
+    /// Causes other events before the node is started again.
     fn while_down(&mut self) -> Result<(), Violation> {
         if self.chance.per_mille(50) {
             self.coverage.days_down += 1;
@@ -191,7 +191,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// No more faults: everything in progress settles, and stays so over a stop and a start.
+    /// Ends the run without more faults: everything in progress settles, and stays so over a stop and a start.
     pub(crate) fn finish(&mut self) -> Result<(), Violation> {
         self.disk.set_space(None);
         self.disk.kill();
@@ -230,7 +230,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Everything that must be right without a restart is so, once there is space, nothing fails, and some time has passed.
+    /// Checks that everything that must be right without a restart is so, once there is space, nothing fails, and some time has passed.
     pub(crate) fn come_to_rest(&mut self) -> Result<(), Violation> {
         if let Some(node) = &self.node {
             each!(actor in &node.actors => actor.trap.disarm());
@@ -242,7 +242,7 @@ impl Run<'_> {
         self.reconcile(true)
     }
 
-    /// The port of processes finishes everything it waits for; then records show the true state.
+    /// Lets the port of processes finish everything it waits for, and checks that records then show the true state.
     fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
         let mut left = RECONCILED_MS;
         while let Some(ms) = self.world.processes.deadline().filter(|ms| *ms <= left) {
@@ -328,7 +328,7 @@ impl Run<'_> {
         self.release()
     }
 
-    /// Every call is answered, and no client waits for something that has already happened.
+    /// Checks that every call is answered, and that no client waits for something that has already happened.
     fn check_rest(&self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -353,7 +353,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Both counter actors know the other's count, and every bell was rung.
+    /// Checks that both counter actors know the other's count, and that every bell was rung.
     fn check_effects(&self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -371,7 +371,7 @@ impl Run<'_> {
     }
 }
 
-/// Every bell was rung, except those whose own tick panicked.
+/// Checks that every bell was rung, except those whose own tick panicked.
 fn none_silent<const ID: u8>(actor: &Actor<Counters<ID>>) -> Result<(), Violation> {
     let items = actor.host.quarantined().iter();
     let stuck: Vec<u64> = items.filter_map(|report| report.item).collect();
@@ -384,7 +384,7 @@ fn none_silent<const ID: u8>(actor: &Actor<Counters<ID>>) -> Result<(), Violatio
     Ok(())
 }
 
-/// No client waits for a job of a queue that has one to claim, except clients whose own tick panicked.
+/// Checks that no client waits for a job of a queue that has one to claim, except clients whose own tick panicked.
 fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
     if !actor.host.quarantined().is_empty() {
         return Ok(());
@@ -418,8 +418,8 @@ fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// No client waits for the end of a process that has ended or does not exist. The wait for a process that was stopped with its tree
-/// lasts until the processes below it that were stopped with it have ended.
+/// Checks that no client waits for the end of a process that has ended or does not exist. A wait for a process that was stopped
+/// with its tree lasts until the processes below it that were stopped with it have ended.
 fn nobody_waits_for_what_is_over(actor: &Actor<Processes>) -> Result<(), Violation> {
     let view = actor.host.machine().view();
     for wait in actor.waits.values().filter(|wait| wait.answer.is_none()) {

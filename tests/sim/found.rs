@@ -40,7 +40,7 @@ fn filled(seq: u64, bytes: usize, byte: u8) -> Batch {
     batch
 }
 
-/// Reads the log: its sequence numbers, and its end.
+/// Reads the log; returns its sequence numbers, and its end.
 fn read(disk: &SimDisk) -> Result<(Vec<u64>, Tail), PersistError> {
     let mut reader = Reader::open(disk)?;
     let mut seqs = Vec::new();

@@ -21,7 +21,7 @@ use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How many ids and claims are remembered.
+/// The maximum number of ids, and of claims, that are remembered.
 const REMEMBERED: usize = 12;
 
 /// Clients of one run.
@@ -141,7 +141,7 @@ fn cancel(id: u64, chance: &mut Chance) -> Message {
     }
 }
 
-/// A request to store the result of a job whose claim is about to end.
+/// Returns a request to store the result of a job whose claim is about to end.
 fn keep_result(id: u64, by: Right, chance: &mut Chance) -> KeepResult {
     KeepResult {
         id,
@@ -158,7 +158,7 @@ fn keep_result(id: u64, by: Right, chance: &mut Chance) -> KeepResult {
 }
 
 impl Jobs {
-    /// These processes have a record, or had one.
+    /// Notes processes that have a record, or had one.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }
@@ -219,7 +219,7 @@ impl Jobs {
         }
     }
 
-    /// Mostly the token of the current holder, sometimes that of a former one or of none.
+    /// Returns a message about a claim, mostly with the token of the current holder, sometimes with that of a former one or of none.
     fn about_a_claim(&self, chance: &mut Chance) -> Message {
         let (id, by) = match chance.below(8) {
             0 => (self.id(chance), Right::Unclaimed),
@@ -343,7 +343,7 @@ impl Jobs {
         }
     }
 
-    /// A job of the tenant whose turn it is.
+    /// Returns a claim of a job of the tenant whose turn it is.
     fn turn(&self, chance: &mut Chance) -> Pop {
         let mut kinds = || {
             let kinds = (0..chance.within(1, 3)).map(|_| queue(chance).kind().to_vec());

@@ -6,13 +6,13 @@ use crate::setting::{Kind, Policy, Power, Setting};
 use crate::violation::Violation;
 use sexton::persist::journal::Sizes;
 
-/// Small, so that several segments are removed at a time.
+/// Segments so small that several are removed at a time.
 const SIZES: Sizes = Sizes {
     first_bytes: 2048,
     max_bytes: 2048,
 };
 
-/// A world without random faults.
+/// Returns the setting of a world without random faults.
 pub(crate) fn calm(seed: u64, power: Power) -> Setting {
     Setting {
         policy: Policy::Always,

@@ -56,7 +56,7 @@ impl Leases {
     }
 }
 
-/// The item on which a tick acts.
+/// Returns the item on which a tick acts; `None` if the message is not a tick.
 const fn item(message: &Message) -> Option<Item> {
     match message {
         Message::Lapse { slot } => Some(Item::Lease(*slot)),
@@ -65,7 +65,7 @@ const fn item(message: &Message) -> Option<Item> {
     }
 }
 
-/// The record of the process that an outcome launches.
+/// Returns the id of the process that an outcome launches, if it launches one.
 fn launched(outcome: &Outcome) -> Option<ProcessId> {
     let Outcome::Changed { steps, .. } = outcome else {
         return None;
@@ -89,7 +89,7 @@ impl Reference for Leases {
     type Clients = LeaseClients;
     type Machine = LeaseMachine;
 
-    /// Few, so that the limit is reached.
+    /// Returns rules with few leases, so that the limit is reached.
     fn rules() -> Rules {
         Rules { leases_max: 3 }
     }
@@ -222,7 +222,7 @@ pub(crate) struct LeaseClients {
 }
 
 impl LeaseClients {
-    /// These processes have a record, or had one.
+    /// Notes processes that have a record, or had one.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }

@@ -41,7 +41,7 @@ impl Locks {
         Some(Standing { place, token })
     }
 
-    /// The slot of an entry that exists, or existed until it ended.
+    /// Returns the slot of an entry that exists, or existed until it ended.
     fn slot(&self, message: &Message) -> Option<Slot> {
         let (Message::Request {
             key, index, owner, ..
@@ -66,7 +66,7 @@ impl Locks {
         found.map(|(_, it)| it.slot)
     }
 
-    /// The entries that no longer exist, by slot, each with the new owner of its lock if it was the owner.
+    /// Returns the entries that no longer exist, by slot, each with the new owner of its lock if it was the owner.
     fn gone(&self, after: &Model) -> Vec<Removal> {
         let is_there = |slot: Slot| after.entries.iter().any(|it| it.slot == slot);
         let entries = self.model.entries.iter();
@@ -83,7 +83,7 @@ impl Locks {
         gone
     }
 
-    /// The outcome of a message, and the model after it.
+    /// Returns the outcome of a message, and the model after it.
     fn follow(&self, stamp: Stamp, message: &Message) -> Result<(Model, Option<Reply>), String> {
         let mut after = self.model.clone();
         let first = after.next_due(stamp.at).map(|it| it.slot);

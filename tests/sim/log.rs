@@ -17,11 +17,11 @@ pub(crate) struct Log {
     writer: Writer,
     policy: Policy,
     handed: VecDeque<Batch>,
-    /// Something was written that must be synced before anything else is written.
+    /// Whether something was written that must be synced before anything else is written.
     syncing: bool,
-    /// Answers may be released up to here.
+    /// The number up to which answers may be released.
     pub(crate) released: Seq,
-    /// A power cut removes nothing up to here.
+    /// The number up to which a power cut removes nothing.
     pub(crate) synced: Seq,
 }
 
@@ -85,7 +85,7 @@ impl Log {
         Ok(())
     }
 
-    /// The interval is over.
+    /// Handles the end of the sync interval.
     pub(crate) fn interval(&mut self) -> Result<(), PersistError> {
         if self.policy == Policy::Interval && !self.syncing && self.writer.is_dirty() {
             self.writer.sync()?;
@@ -94,14 +94,14 @@ impl Log {
         Ok(())
     }
 
-    /// Does everything, in order.
+    /// Does everything that is left, in order.
     pub(crate) fn drain(&mut self) -> Result<(), PersistError> {
         self.sync()?;
         self.write()?;
         self.sync()
     }
 
-    /// The last sync of a clean stop.
+    /// Makes the last sync of a clean stop.
     pub(crate) fn close(&mut self) -> Result<(), PersistError> {
         self.drain()?;
         self.writer.sync()?;

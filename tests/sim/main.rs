@@ -56,7 +56,7 @@ mod witness;
 mod workload;
 mod world;
 
-/// The only function that prints.
+/// Prints a line. No other function of the simulation prints.
 #[expect(clippy::print_stderr, reason = "the trace of a run, and the coverage")]
 pub(crate) fn print(line: &str) {
     eprintln!("{line}");

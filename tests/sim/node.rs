@@ -78,7 +78,7 @@ pub(crate) struct Node {
     /// The entry up to which each sealed slot has the state.
     pub(crate) sealed: BySlot<Option<Seq>>,
     pub(crate) checkpoint: Option<Checkpoint>,
-    /// A checkpoint is in progress, or was when the process ended.
+    /// Whether a checkpoint is in progress, or was when the process ended.
     pub(crate) amid: bool,
     /// Counts of this node, to be added when it ends.
     pub(crate) met: Coverage,
@@ -198,7 +198,7 @@ impl Node {
         }
     }
 
-    /// The result of a turn.
+    /// Handles the result of a turn.
     pub(crate) fn came(&mut self, id: ActorId, turn: Turn, coverage: &mut Coverage) {
         if matches!(turn, Turn::Idle) {
             return;
@@ -232,7 +232,7 @@ impl Node {
         let has_mail = each!(actor in &self.actors => actor.host.actor() == id && actor.has_mail());
         let is_driven = has_mail.contains(&true);
         let turn = self.actors.turn(id, &mut self.ledger);
-        // At a start, a host that is not draining becomes so by the first message after it.
+        // With the fault, requests that `resume` stated stay in the host until the first message after the start.
         if self.plant != Some(Plant::ResumeNotDrained) || is_driven {
             self.came(id, turn, coverage);
         }
@@ -298,12 +298,12 @@ impl Node {
         }
     }
 
-    /// The disk that snapshots are written to.
+    /// Returns the disk that snapshots are written to.
     pub(crate) fn snapshots_disk(&self) -> Arc<dyn Disk> {
         planted_slots::disk(self.plant, &self.disk)
     }
 
-    /// No store was opened that was not in the state in which its last owner left it.
+    /// Checks that no store was opened that was not in the state in which its last owner left it.
     pub(crate) fn check_stores(&self) -> Result<(), Violation> {
         ensure(self.stores.spoiled() == 0, Promise::Sealed, || {
             "a store was opened whose files had changed".to_owned()
@@ -416,7 +416,7 @@ impl Node {
         }
     }
 
-    /// The work that is left, apart from the passing of time.
+    /// Returns the work that is left, apart from the passing of time.
     pub(crate) fn left_to_do(&mut self) -> Vec<&'static str> {
         let now = self.ledger.both();
         let waiting = each!(actor in &self.actors => actor.is_waiting(now)).contains(&true);
@@ -435,13 +435,13 @@ impl Node {
     }
 }
 
-/// The wall clock minus node time after a start.
+/// Returns the wall clock minus node time after a start.
 fn offset(wall: Timestamp, floor: Timestamp) -> i64 {
     let behind = floor.0.saturating_sub(wall.0);
     -i64::try_from(behind).expect("clocks are a few days apart")
 }
 
-/// Recovers; a start does not change any byte that it reads.
+/// Recovers, and checks that a start does not change any byte that it reads.
 fn recover_only_reading(
     disk: &SimDisk,
     slots: &Slots,

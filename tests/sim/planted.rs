@@ -24,7 +24,7 @@ use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Actor, Keeping, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 
-/// What a start forgets of the log's end.
+/// Makes a start forget part of the log's end.
 pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
     match plant {
         Some(Plant::TokenTwice) => tail.reserved = Seq(0),
@@ -33,7 +33,7 @@ pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
     }
 }
 
-/// What a node does wrong after its start.
+/// Does what a node with a planted fault does wrong after its start.
 pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     node.actors.queue.deaf = plant == Some(Plant::WaiterForgotten);
     if plant == Some(Plant::CancelledRunsOn) {
@@ -53,7 +53,7 @@ pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     }
 }
 
-/// The number up to which answers of queues are released, whatever the log has.
+/// Returns the number up to which answers of queues are released early: with the fault, that of the newest entry.
 pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     if plant == Some(Plant::QueueAnswersEarly) {
         last
@@ -62,7 +62,7 @@ pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     }
 }
 
-/// Whether a tell gets lost, and no restart repairs it.
+/// Returns whether a tell gets lost, which no restart repairs.
 pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     let is_gone = || {
         let told = rmp_serde::from_slice(&tell.message);
@@ -84,7 +84,7 @@ pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     }
 }
 
-/// A false message in addition to the true ones.
+/// Returns a false message to send in addition to the true ones.
 pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
     let told = rmp_serde::from_slice(&tell.message);
     let (Some(Plant::FenceIsGone), ActorId::PROCESS, Ok(ToProcesses::Fence(process))) =
@@ -124,7 +124,7 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
     })
 }
 
-/// What a start records about itself.
+/// Changes what a start records about itself.
 pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start, Batch) {
     let is_of_marks = matches!(
         plant,
@@ -163,7 +163,7 @@ pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start,
     (start, batch)
 }
 
-/// The records of a batch, each rewritten or left out.
+/// Returns the records of a batch, each rewritten or left out.
 pub(crate) fn rewritten(
     batch: &Batch,
     anew: impl Fn(&FrameHeader, &[u8]) -> Option<Vec<u8>>,
@@ -226,7 +226,7 @@ fn is_job_tick(header: &FrameHeader, payload: &[u8]) -> bool {
     matches!(entry, Some((queue::Message::Expire { .. }, _)))
 }
 
-/// A wrong recovery: a message that once panicked is decided and committed after all.
+/// Recovers in a wrong way: decides and commits a message that once panicked.
 pub(crate) fn recover_with_poison(
     disk: &SimDisk,
     replicas: &mut Replicas,

@@ -12,7 +12,7 @@ use sexton::persist::format::{Batch, Kind};
 use sexton::spine::machine::{Machine as _, Observable as _};
 use sexton::spine::recovery::EntryOf;
 
-/// The delete of a job by a former holder, decided as if by the current one, or of one that has no holder.
+/// Returns a former holder's delete of a job as the current holder would send it, or any client if the job has no holder.
 pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Message> {
     let Message::Delete {
         id,
@@ -31,7 +31,7 @@ pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Me
     Some(Message::Delete { id: *id, by })
 }
 
-/// The touch that a worker would send, in place of the cancellation of its job, so that the worker is told to continue.
+/// Returns the touch that a worker would send, in place of the cancellation of its job, so that the worker is told to continue.
 pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option<Message> {
     let Message::Cancel { id, .. } = message else {
         return None;
@@ -46,7 +46,7 @@ pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option
     })
 }
 
-/// The log of a machine that confused the two: it has the message that was sent, and the outcome.
+/// Returns the log of a machine that confused the two: it has the message that was sent, and the outcome of the other.
 pub(crate) fn as_asked<R: Reference>(actor: &Actor<R>, batch: Batch) -> Batch {
     if actor.swapped.is_empty() {
         return batch;
@@ -74,7 +74,7 @@ pub(crate) fn recover(plant: Option<Plant>, replicas: &mut Replicas) {
     }
 }
 
-/// The node uses the right rules.
+/// Restores the right rules after the recovery.
 pub(crate) fn recovered(plant: Option<Plant>, replicas: &mut Replicas) {
     if plant == Some(Plant::ThrottleForgotten) {
         replicas.queue.set_rules(Queues::rules());

@@ -43,7 +43,7 @@ fn a_tell_that_is_lost_without_a_restart_is_caught() {
     caught(Plant::TellLost, &[Promise::Told], 40);
 }
 
-/// A run in which one counter has passed a stride and its bell was rung; its tell is in transit.
+/// Returns a run in which one counter has passed a stride and its bell was rung; its tell is in transit.
 fn told(setting: &Setting) -> Result<Run<'_>, Violation> {
     let mut run = Run::new(setting, false);
     run.start()?;
@@ -79,7 +79,7 @@ fn planted(plant: Option<Plant>) -> Setting {
     }
 }
 
-/// The other actor receives the tell while the disk is full, and refuses it; then there is space again, without a restart.
+/// Lets the other actor refuse the tell because the disk is full. Then there is space again, without a restart.
 fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     let setting = planted(plant);
     let mut run = told(&setting)?;
@@ -95,7 +95,7 @@ fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     run.come_to_rest()
 }
 
-/// The process is killed before the other actor has received the tell: from then on only a start makes this actor act.
+/// Kills the process before the other actor has received the tell. From then on only a start makes this actor act.
 fn killed_before_it_told(plant: Option<Plant>) -> Result<(), Violation> {
     let setting = planted(plant);
     let mut run = told(&setting)?;
@@ -123,7 +123,7 @@ fn obligations_that_a_start_does_not_let_out_are_caught() {
 
 type Count = fn(&Coverage) -> u64;
 
-/// A panic in this function of the contract, and what makes the node call it; how often it happened.
+/// Plants a panic in this function of the contract, and makes the node call it. Returns how often it happened.
 fn panics(stage: Stage, count: Count) -> Result<u64, Violation> {
     let setting = planted(None);
     let mut run = told(&setting)?;
@@ -188,7 +188,7 @@ fn a_decision_by_other_chance_is_caught() {
 
 #[test]
 fn a_decision_by_another_wall_clock_is_caught() {
-    // A date in an entry shows it, too.
+    // A date in an entry reveals the fault, too.
     let sooner = [Promise::EntriesRight];
     caught_as(Plant::OtherWall, Promise::DecidedAgain, &sooner, 20);
 }

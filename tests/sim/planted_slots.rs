@@ -15,7 +15,7 @@ use sexton::spine::ledger::Ledger;
 use std::io;
 use std::sync::Arc;
 
-/// The disk that snapshots are written to.
+/// Returns the disk that snapshots are written to.
 pub(crate) fn disk(plant: Option<Plant>, disk: &SimDisk) -> Arc<dyn Disk> {
     match plant {
         Some(plant @ (Plant::SealBeforeSync | Plant::SealKept)) => Arc::new(Careless {
@@ -26,7 +26,7 @@ pub(crate) fn disk(plant: Option<Plant>, disk: &SimDisk) -> Arc<dyn Disk> {
     }
 }
 
-/// The entry since which changed pages are copied: with the fault, the newest one.
+/// Returns the entry since which changed pages are copied: with the fault, the newest one.
 pub(crate) fn since(plant: Option<Plant>, since: Seq, ledger: &Ledger) -> Seq {
     match plant {
         Some(Plant::LeftOut) if since > Seq(0) => ledger.last(),
@@ -34,7 +34,7 @@ pub(crate) fn since(plant: Option<Plant>, since: Seq, ledger: &Ledger) -> Seq {
     }
 }
 
-/// The entry up to which the older slot is taken to have the state.
+/// Returns the entry up to which the older slot is taken to have the state.
 pub(crate) fn older(plant: Option<Plant>, older: Seq) -> Seq {
     match plant {
         Some(Plant::TrimToNewer) => Seq(u64::MAX),
@@ -42,7 +42,7 @@ pub(crate) fn older(plant: Option<Plant>, older: Seq) -> Seq {
     }
 }
 
-/// Removes segments, by the slot that is being written.
+/// Removes the segments that the slot being written does not need, although that slot is not sealed yet.
 pub(crate) fn trim(node: &Node, begun: Seq) -> Result<Trimmed, PersistError> {
     retention::trim(node.snapshots_disk().as_ref(), begun)
 }

@@ -24,7 +24,7 @@ pub(crate) struct Platter {
     pub(crate) names: BTreeMap<String, usize>,
     /// Directories have inodes, too, so that one can be distinguished from a later one of the same name.
     pub(crate) folders: BTreeMap<String, usize>,
-    /// The part that a power cut cannot remove.
+    /// The names that a power cut cannot remove.
     pub(crate) names_synced: BTreeMap<String, usize>,
     pub(crate) folders_synced: BTreeMap<String, usize>,
     /// Changes of directories that are not synced, in order.
@@ -46,7 +46,7 @@ pub(crate) struct Faults {
     pub(crate) fail_sync: bool,
     /// The maximum number of bytes of all files together.
     pub(crate) space: Option<u64>,
-    /// Syncs report success and do nothing.
+    /// Whether syncs report success and do nothing.
     pub(crate) lying: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Whether a path is below a directory, at any depth.
+/// Returns whether a path is below a directory, at any depth.
 pub(crate) fn is_below(folder: &str, path: &str) -> bool {
     let rest = path.strip_prefix(folder);
     folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
@@ -101,7 +101,7 @@ impl Platter {
         self.drop_unnamed();
     }
 
-    /// Files without a name use no memory here.
+    /// Drops the content of files without a name, to save memory.
     pub(crate) fn drop_unnamed(&mut self) {
         if !self.changes.is_empty() {
             return;
@@ -119,7 +119,7 @@ impl Platter {
         }
     }
 
-    /// Each unsynced change has a fate of its own, at random.
+    /// Cuts the power. Each unsynced change has a fate of its own, at random.
     pub(crate) fn cut_power(&mut self) -> Loss {
         let (page_bytes, mut chance) = (self.page_bytes, self.chance.fork());
         // Sometimes the same fate for all pages: all lost and all kept are the extremes of what can happen.
@@ -136,7 +136,7 @@ impl Platter {
         })
     }
 
-    /// Each unsynced change has the given fate.
+    /// Cuts the power. Each unsynced change has the given fate.
     pub(crate) fn cut_power_by(&mut self, mut fate: impl FnMut(Unsynced) -> Fate) -> Loss {
         let mut loss = Loss::default();
         for change in std::mem::take(&mut self.changes) {

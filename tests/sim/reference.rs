@@ -28,9 +28,9 @@ pub(crate) enum Origin {
 /// Clients of an actor in one run: a small world, so that they collide.
 pub(crate) trait Clients<R: Reference> {
     fn new(setting: &Setting) -> Self;
-    /// The commands in one read of a socket.
+    /// Returns the commands in one read of a socket.
     fn call(&mut self, chance: &mut Chance) -> Vec<Ask<R>>;
-    /// A wait.
+    /// Returns the condition of a new wait.
     fn watch(&self, _: &mut Chance) -> WatchOf<R> {
         unreachable!("clients of this actor do not wait")
     }
@@ -64,10 +64,10 @@ pub(crate) trait Reference: Clone + Default {
     type Machine: Actor
         + Machine<Message: PartialEq, Query: Clone, Reply: PartialEq + Clone, Outcome: Clone>;
 
-    /// The configuration in all runs.
+    /// Returns the configuration in all runs.
     fn rules() -> <Self::Machine as Machine>::Rules;
 
-    /// Promises that every history keeps, whatever the rules are: checked before the rules.
+    /// Checks promises that every history keeps, whatever the rules are. Called before the rules are checked.
     fn promised(
         &mut self,
         _: Stamp,
@@ -83,19 +83,19 @@ pub(crate) trait Reference: Clone + Default {
         message: &MessageOf<Self>,
         outcome: (&OutcomeOf<Self>, &ReplyOf<Self>),
     ) -> Result<(), String>;
-    /// A mark recorded that the wall clock is ahead of node time by this.
+    /// Handles a mark that records how far the wall clock is ahead of node time.
     fn go_by(&mut self, _marked: &Marked) {}
-    /// The coordinator started.
+    /// Handles a start of the coordinator.
     fn start(&mut self, start: Start);
-    /// A message panicked and was not applied; if it was a tick, time no longer acts on its item.
+    /// Handles a message that panicked and was not applied. If it was a tick, time no longer acts on its item.
     fn poisoned(&mut self, message: &MessageOf<Self>);
-    /// An item on which time still has to act at `at`, if there is one.
+    /// Returns an item on which time still has to act at `at`, if there is one.
     fn due(&self, at: Timestamp) -> Option<String>;
-    /// The reply to a message that changes nothing here; `None` if it would change something.
+    /// Returns the reply to a message that changes nothing here; `None` if it would change something.
     fn without_change(&self, message: &MessageOf<Self>) -> Option<ReplyOf<Self>>;
-    /// The answer to a query.
+    /// Returns the answer to a query.
     fn answer(&self, query: &QueryOf<Self>) -> Answer<ReplyOf<Self>>;
-    /// Whether this is a right answer to a query that was sent at `at`, and may have been answered later.
+    /// Returns whether this is a right answer to a query that was sent at `at`, and may have been answered later.
     fn is_answer(
         &self,
         query: &QueryOf<Self>,
@@ -104,17 +104,17 @@ pub(crate) trait Reference: Clone + Default {
     ) -> bool {
         self.answer(query) == *answer
     }
-    /// Whether the machine shows the same state, field by field.
+    /// Checks that the machine shows the same state, field by field.
     fn agrees(&self, machine: &Self::Machine) -> Result<(), String>;
 
-    /// The sender of this message.
+    /// Returns the sender of this message.
     fn origin(message: &MessageOf<Self>) -> Origin;
-    /// Whether this reply implies that the message is in the log.
+    /// Returns whether this reply implies that the message is in the log.
     fn changes(reply: &ReplyOf<Self>) -> bool;
-    /// The answer that ends this wait here, if its condition holds.
+    /// Returns the answer that ends this wait here, if its condition holds.
     fn wakes(&self, watch: &WatchOf<Self>) -> Option<ReplyOf<Self>>;
-    /// Whether a crash of the process alone may lose the change that this reply reports, although it was acknowledged: a passing
-    /// change. `told` are all replies of the same life, with their messages.
+    /// Returns whether a crash of the process alone may lose the change that this reply reports, although it was acknowledged: a
+    /// passing change. `told` are all replies of the same life, with their messages.
     fn may_pass<'a>(
         _ask: (&MessageOf<Self>, &ReplyOf<Self>),
         _told: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -124,19 +124,19 @@ pub(crate) trait Reference: Clone + Default {
     {
         false
     }
-    /// Whether a crash of the process alone may lose the change that ended a wait.
+    /// Returns whether a crash of the process alone may lose the change that ended a wait.
     fn may_wake_pass(_watch: &WatchOf<Self>, _reply: &ReplyOf<Self>) -> bool {
         false
     }
-    /// Whether the change exists, or existed, that was reported, even if the report itself was passing.
+    /// Returns whether the reported change exists, or existed, even if the report itself was passing.
     fn has_seen(&self, _reply: &ReplyOf<Self>) -> bool {
         true
     }
     /// Counts what an entry did, if that is of interest beyond the number of entries.
     fn count(_: &MessageOf<Self>, _: &OutcomeOf<Self>, _: &mut Coverage) {}
-    /// Whether a full disk may refuse this message: never one that releases something.
+    /// Returns whether a full disk may refuse this message, which must never release anything.
     fn may_be_refused(message: &MessageOf<Self>) -> bool;
-    /// Whether this reply is a refusal because of a full disk.
+    /// Returns whether this reply is a refusal because of a full disk.
     fn is_disk_full(reply: &ReplyOf<Self>) -> bool;
 }
 
@@ -144,7 +144,7 @@ pub(crate) trait Reference: Clone + Default {
 pub(crate) type AnsweredMessages<'a, R> =
     Box<dyn Iterator<Item = (&'a MessageOf<R>, &'a ReplyOf<R>)> + 'a>;
 
-/// An empty machine, to which the log will be applied.
+/// Creates an empty machine, to which the log will be applied.
 pub(crate) fn replica<R: Reference>() -> Replica<R::Machine> {
     Replica::new(R::rules())
 }

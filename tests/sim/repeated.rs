@@ -15,17 +15,17 @@ use sexton::spine::items::Itemized as _;
 
 const STEPS: u32 = 150;
 const SEEDS: u64 = 60;
-/// Counters last as long as the keys are remembered.
+/// The span of counters, in milliseconds: as long as keys are remembered.
 const SPAN_MS: u32 = 3_600_000;
 
-/// One of a few requests: always the same addition under the same key.
+/// Returns one of a few requests: always the same addition under the same key.
 fn request(number: u32) -> Ask<crate::counters::Counters<LEFT>> {
     let (id, fingerprint) = (number.into(), u128::MAX - u128::from(number));
     let addition = CounterMessage::Add(1 + number, SPAN_MS, format!("request {number}"));
     Ask::Keyed((Slot(number), addition), RequestKey { id, fingerprint })
 }
 
-/// How often a request was answered, and how often the process was killed.
+/// Runs a seed; returns how often a request was answered, and how often the process was killed.
 fn repeated(seed: u64, power: Power) -> Result<(usize, u32), Violation> {
     let setting = calm(seed, power);
     let mut run = Run::new(&setting, false);

@@ -51,7 +51,7 @@ pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Viola
     (run.coverage, verdict)
 }
 
-/// Whether a panic was planted, and so is not printed.
+/// Returns whether a panic was planted, and so is not printed.
 pub(crate) fn is_planted(words: &str) -> bool {
     words.starts_with(PLANTED)
 }
@@ -106,7 +106,7 @@ enum Move {
     Report,
 }
 
-/// Those that are not moves of one actor.
+/// The moves that do not belong to one actor, with their weights.
 const MOVES: &[(u64, Move)] = &[
     (30, Move::Route),
     (20, Move::World),
@@ -126,7 +126,7 @@ const MOVES: &[(u64, Move)] = &[
     (30, Move::Report),
 ];
 
-/// All moves.
+/// Returns all moves with their weights.
 fn moves() -> Vec<(u64, Move)> {
     let of_actors = each::weights()
         .into_iter()
@@ -351,7 +351,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is special about this kind of run.
+    /// Does what is special about this kind of run.
     fn special(&mut self) {
         let Some(node) = &mut self.node else { return };
         match self.setting.kind {
@@ -360,7 +360,7 @@ impl<'a> Run<'a> {
             Kind::Crowd => node.actors.lock.post(Workload::crowd(&mut self.chance)),
             Kind::Numbers => {
                 let now = node.ledger.now();
-                // The number up to which numbers are scarce, while hosts wait for the mark in transit.
+                // Reserves numbers until they are short, while hosts wait for the mark in transit.
                 while !node.ledger.is_short() {
                     node.ledger.order(now);
                 }
@@ -395,7 +395,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The counters' view of their bells is true.
+    /// Checks that the counters' view of their bells is true.
     pub(crate) fn check_bells(&self) -> Result<(), Violation> {
         let Some(Node { actors, .. }) = &self.node else {
             return Ok(());
@@ -404,7 +404,7 @@ impl<'a> Run<'a> {
         self.world.check_bells(&actors.right.host)
     }
 
-    /// The records' view of processes is true.
+    /// Checks that the records' view of processes is true.
     pub(crate) fn check_processes(&self) -> Result<(), Violation> {
         let Some(Node { actors, .. }) = &self.node else {
             return Ok(());
@@ -533,7 +533,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A client of this actor begins to wait.
+/// Makes a client of this actor begin to wait.
 fn waits<R: Reference>(
     actor: &mut Actor<R>,
     clients: &R::Clients,
@@ -543,7 +543,7 @@ fn waits<R: Reference>(
     actor.watch(ledger, clients.watch(chance))
 }
 
-/// Counts answers that report a full disk.
+/// Counts the answers that report a full disk.
 fn refusals<R: Reference>(call: &Call<R>) -> u64 {
     let answers = call.answers.iter().flatten().flatten();
     answers.filter(|reply| R::is_disk_full(reply)).count() as u64

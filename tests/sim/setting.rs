@@ -165,7 +165,7 @@ pub(crate) enum Plant {
 }
 
 impl Plant {
-    /// Whether it is a fault of checkpoints.
+    /// Returns whether it is a fault of checkpoints.
     pub(crate) fn is_of_checkpoints(self) -> bool {
         match self {
             Self::TrimBeforeSeal
@@ -263,7 +263,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// The setting of a seed.
+    /// Returns the setting of a seed.
     pub(crate) fn of(seed: u64, steps: u64) -> Self {
         let mut chance = Chance::of(seed ^ 0x5E77_1265);
         let kind = match seed % 64 {
@@ -304,7 +304,7 @@ impl Setting {
         }
     }
 
-    /// The same with a planted fault.
+    /// Returns the same setting with a planted fault.
     pub(crate) fn planted(seed: u64, plant: Plant) -> Self {
         // Answers that no client received may be issued again; so numbers repeat only where an answered grant can be lost.
         let policy = if matches!(plant, Plant::TokenTwice | Plant::NothingPassedOver) {

@@ -36,7 +36,7 @@ fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
     Ok(past.map(|past| (past, replicas.digests())))
 }
 
-/// The slots that a start could use, with their seals.
+/// Returns the slots that a start could use, with their seals.
 pub(crate) fn whole(disk: &SimDisk) -> Vec<(SlotId, Seal)> {
     let stores = Arc::new(SimStores::new(disk, Chance::of(0)));
     let slots = Slots::new(Arc::new(disk.clone()), stores);
@@ -48,18 +48,18 @@ pub(crate) fn whole(disk: &SimDisk) -> Vec<(SlotId, Seal)> {
     whole.collect()
 }
 
-/// Whether the log has its beginning.
+/// Returns whether the log still has its beginning.
 pub(crate) fn is_journal_whole(disk: &SimDisk) -> bool {
     let ordinals = segment::ordinals(disk).unwrap_or_default();
     ordinals.first().is_none_or(|first| *first == 1)
 }
 
-/// Text that mentions a slot.
+/// Returns whether a text mentions a slot.
 pub(crate) fn speaks_of(words: &str, slot: SlotId) -> bool {
     words.starts_with(&format!("snapshot {slot} "))
 }
 
-/// Each slot alone gives this state.
+/// Checks that each slot alone gives this state.
 pub(crate) fn check_alone(
     disk: &SimDisk,
     digests: &[Digest],
@@ -87,7 +87,7 @@ pub(crate) fn check_alone(
     Ok(())
 }
 
-/// Damages a file of a slot, or its seal: a bit, the end, or all of it. False if there is nothing to damage.
+/// Damages a file of a slot, or its seal: a bit, the end, or all of it. Returns false if there is nothing to damage.
 pub(crate) fn spoil(disk: &SimDisk, slot: SlotId, chance: &mut Chance) -> bool {
     let files = disk.tree(FOLDER).unwrap_or_default();
     let folder = format!("{slot}/");
@@ -185,7 +185,7 @@ pub(crate) fn check_short(
     })
 }
 
-/// The start of some record that is not after `mark`.
+/// Returns the start of some record that is not after `mark`.
 fn a_place_before(disk: &SimDisk, mark: Seq, chance: &mut Chance) -> Option<(u64, usize)> {
     let Read { opening, .. } = read(disk);
     let begin = Begin {

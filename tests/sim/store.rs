@@ -20,7 +20,7 @@ const CONFIG: &[u8] = b"a store of the simulation";
 const GROWTH_BYTES: usize = 512;
 /// A longer value has a file of its own.
 const VALUE_BYTES_MAX: usize = 200;
-/// Checksum, length of the key, length of the value.
+/// The size of an item's header: checksum, length of the key, length of the value.
 const HEADER_BYTES: usize = 12;
 
 type Items = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl SimStores {
-    /// Stores on this disk, all closed.
+    /// Opens the set of stores on this disk, all of them closed.
     pub(crate) fn new(disk: &SimDisk, chance: Chance) -> Self {
         let shared = Shared {
             chance: Mutex::new(chance),
@@ -51,7 +51,7 @@ impl SimStores {
         }
     }
 
-    /// How often a store was opened whose files were not as it had written them.
+    /// Returns how often a store was opened whose files were not as it had written them.
     pub(crate) fn spoiled(&self) -> u64 {
         self.shared.spoiled.load(Ordering::Relaxed)
     }
@@ -161,7 +161,7 @@ impl SimStore {
         self.write_about()
     }
 
-    /// The effect of opening a store whose files are not as it had written them.
+    /// Applies the effect of opening a store whose files are not as it had written them.
     fn spoil(&mut self, how: &str) -> Result<(), PersistError> {
         self.shared.spoiled.fetch_add(1, Ordering::Relaxed);
         match lock(&self.shared.chance).below(3) {
@@ -186,7 +186,7 @@ impl SimStore {
         read.max_by_key(|about| about.edition)
     }
 
-    /// The items of the log, as far as it is readable.
+    /// Returns the items of the log, as far as it is readable.
     fn parse(&self) -> Items {
         let log = self.bytes(&format!("log.{}", self.about.log));
         let mut rest = log.get(..self.about.used as usize).unwrap_or(&log);

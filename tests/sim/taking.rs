@@ -30,9 +30,9 @@ enum Call {
     Seal,
 }
 
-/// How often one is begun, per thousand opportunities.
+/// How often a checkpoint is begun, per thousand opportunities.
 const BEGINS: u64 = 120;
-/// How often one is taken without a pause, per thousand steps.
+/// How often a checkpoint is taken without a pause, per thousand steps.
 const HURRIES: u64 = 40;
 /// The number of steps within which a checkpoint must have ended.
 const STEPS_MAX: u32 = 10_000;
@@ -113,7 +113,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The slot that is being written may have been removed.
+    /// Notes that the slot that is being written may have been removed.
     fn harm_is_uncertain(&mut self, sealed: BySlot<Option<Seq>>) {
         let harm = &mut self.harm[slot_to_write(sealed)];
         if *harm == Harm::Done {
@@ -168,7 +168,7 @@ impl Run<'_> {
         }
     }
 
-    /// Called when a node has started: every incomplete slot was damaged, or being written, and is reported.
+    /// Checks, after a start, that every incomplete slot was damaged or being written, and is reported.
     pub(crate) fn check_slots(&mut self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -202,7 +202,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// With both slots rewritten, the disk holds what is needed and nothing else.
+    /// Checks that the disk holds what is needed and nothing else, once both slots were rewritten.
     pub(crate) fn check_files(&mut self) -> Result<(), Violation> {
         for _ in SlotId::ALL {
             self.take_whole_snapshot()?;

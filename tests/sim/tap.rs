@@ -22,7 +22,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// A node starts on the remaining log.
+    /// Handles the start of a node on the remaining log.
     pub(crate) fn start(&mut self, last: Seq, last_at: Timestamp) {
         self.last = last;
         self.last_at = last_at;

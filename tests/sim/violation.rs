@@ -55,7 +55,7 @@ pub(crate) enum Promise {
     Reconciled,
     /// Once everything has settled, rights that are bound to a process have ended with it.
     EndsWithOwner,
-    /// What is reported as gone is gone.
+    /// A process that is reported as gone has ended.
     GoneTrue,
     /// Signals reach only the intended processes.
     NoStranger,

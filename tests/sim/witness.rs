@@ -207,12 +207,12 @@ struct Cursor<'a, R: Reference> {
 /// The state of the log here: the reference, and what was done under each key.
 type LogPosition<'r, R> = (&'r R, &'r Requests<R>);
 
-/// Whether the result of this entry is still remembered at this time.
+/// Returns whether the result of this entry is still remembered at this time.
 fn is_known(entry: Stamp, at: Timestamp) -> bool {
     entry.at.plus_seconds(receipts::SECONDS) > at
 }
 
-/// The next item.
+/// The next item of the history.
 enum Next<'a, R: Reference> {
     End,
     /// The result of this call, and of all later unanswered ones, is unknown.
@@ -237,7 +237,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// Called for an entry or a poisoned message (with no reply) in the log.
+    /// Handles an entry or a poisoned message (with no reply) in the log.
     fn meet(
         &mut self,
         here: LogPosition<'_, R>,
@@ -290,7 +290,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// Called at the end of the life of the node, or of the log.
+    /// Handles the end of the node's life, or of the log.
     fn end(&mut self, here: LogPosition<'_, R>) -> Result<(), Violation> {
         self.settle(here, Seq(u64::MAX));
         loop {
@@ -308,7 +308,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
     }
 }
 
-/// Whether this answer, which reports no change, is right in this state at this time.
+/// Returns whether this answer, which reports no change, is right in this state at this time.
 fn is_right<R: Reference>(
     (reference, done): LogPosition<'_, R>,
     at: Timestamp,

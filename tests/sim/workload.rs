@@ -78,7 +78,7 @@ impl Clients<Locks> for Workload {
     }
 }
 
-/// A binding to one of these processes.
+/// Returns a binding to one of these processes.
 pub(crate) fn binding(processes: &[ProcessId], chance: &mut Chance) -> Binding {
     let until = *chance.pick(&[Until::Process, Until::Tree]);
     Binding {
@@ -89,7 +89,7 @@ pub(crate) fn binding(processes: &[ProcessId], chance: &mut Chance) -> Binding {
 }
 
 impl Workload {
-    /// These processes have a record, or had one.
+    /// Notes processes that have a record, or had one.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }
@@ -198,14 +198,14 @@ impl Workload {
         (chance.per_mille(200) && !self.tokens.is_empty()).then(|| *chance.pick(&self.tokens))
     }
 
-    /// What identifies an entry in a request: its owner, a token, both, or a token alone.
+    /// Returns what identifies an entry in a request: its owner, a token, both, or a token alone.
     fn shown(&self, chance: &mut Chance, owner: Name) -> (Name, Option<Token>) {
         let token = self.token(chance);
         let nameless = token.is_some() && chance.per_mille(500);
         (if nameless { Name::default() } else { owner }, token)
     }
 
-    /// Many locks in one request, with the same span, so that more is due at one time than one turn handles.
+    /// Returns requests for many locks with the same span, so that more is due at one time than one turn handles.
     pub(crate) fn crowd(chance: &mut Chance) -> Vec<Ask<Locks>> {
         let ttl = u16::try_from(chance.within(2, 4)).expect("spans are short");
         (0..1100)

@@ -51,7 +51,7 @@ struct Bells {
     reports: VecDeque<(Id, Seq, bool)>,
     /// Verdicts that were released.
     verdicts: Vec<(ActorId, Verdict)>,
-    /// The first number of this node.
+    /// The first sequence number of this node.
     began: Seq,
     pub(crate) repeated: u64,
     pub(crate) forgotten: u64,
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// A node starts: completions for the previous one are lost.
+    /// Handles the start of a node: completions for the previous one are lost.
     pub(crate) fn start(&self, began: Seq) {
         let mut bells = self.bells.borrow_mut();
         bells.began = began;
@@ -122,7 +122,7 @@ impl World {
         Ok(!asked.is_empty())
     }
 
-    /// The next completion for its actor. Some are lost.
+    /// Returns the next completion for its actor. Some are lost.
     pub(crate) fn report(&self, lossy: Option<&mut Chance>) -> Option<Tell> {
         let mut bells = self.bells.borrow_mut();
         let (id, attempt, refused) = bells.reports.pop_front()?;
@@ -154,7 +154,7 @@ impl World {
         rests && self.processes.is_quiet()
     }
 
-    /// Everything that was requested of the world is in the log, unless a power cut may have removed it.
+    /// Checks that everything that was requested of the world is in the log, unless a power cut may have removed it.
     pub(crate) fn check_asked(
         &self,
         stands: impl Fn(Seq) -> bool,
@@ -171,7 +171,7 @@ impl World {
         Ok(())
     }
 
-    /// The counters' view of their bells is true.
+    /// Checks that the counters' view of their bells is true.
     pub(crate) fn check_bells<const ID: u8>(
         &self,
         host: &Host<CounterMachine<ID>>,
@@ -191,7 +191,7 @@ impl World {
         Ok(())
     }
 
-    /// How often something was requested again that had been done, and how often something was forgotten.
+    /// Returns how often something was requested again that had been done, and how often something was forgotten.
     pub(crate) fn met(&self) -> (u64, u64) {
         let bells = self.bells.borrow();
         (bells.repeated, bells.forgotten)

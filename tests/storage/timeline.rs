@@ -25,7 +25,7 @@ const CLOSE: Bounds = Bounds {
 
 type Digests = BTreeMap<String, String>;
 
-/// A timeline of a directory, and the directory to which it copies snapshots.
+/// Opens a timeline of a directory; also returns the directory to which it copies snapshots.
 fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -38,7 +38,7 @@ fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     (Timeline::new(disk, slots, bounds), scratch)
 }
 
-/// The states of a replay from the beginning, entry by entry.
+/// Returns the states of a replay from the beginning, entry by entry.
 fn replayed(data: &Path) -> Vec<(Seq, Digests)> {
     let disk = RealDisk::new(data);
     let mut reader = Reader::open(&disk).expect("the journal is intact");
@@ -67,7 +67,7 @@ fn numbers(lines: &[Line]) -> Vec<Seq> {
     lines.iter().filter_map(|line| line.seq).collect()
 }
 
-/// Every position once, in an order that goes back and forth.
+/// Returns every position once, in an order that goes back and forth.
 fn scattered(count: usize) -> impl Iterator<Item = usize> {
     // A prime, so that it reaches all of them.
     (0..count).map(move |nth| nth * 7919 % count)
@@ -151,7 +151,7 @@ fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
     node.stop().expect("the node stops");
 }
 
-/// The output of `sexton replay` about a directory up to a number.
+/// Returns the output of `sexton replay` about a directory up to a number.
 fn replay(data: &Path, until: Seq) -> Output {
     let mut command = daemon::sexton();
     command.arg("replay").arg(data);

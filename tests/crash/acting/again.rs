@@ -1,4 +1,4 @@
-//! A log that was written by the real runtime, decided again: the same random numbers and clock give the same outcomes.
+//! Decides again a log that the real runtime wrote: the same random numbers and clock must give the same outcomes.
 
 use crate::counter::CounterMachine;
 use sexton::clock::Offset;
@@ -10,7 +10,7 @@ use sexton::spine::machine::{Machine as _, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Recovering as _, Replica, decode_mark};
 use std::path::Path;
 
-/// The first entry that is decided differently when moments are changed in this way, and how many entries were decided.
+/// Decides the log again with moments changed by `bend`. Returns the number of entries; fails at the first different outcome.
 pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result<u64, String> {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open_after(&disk, Begin::default()).expect("the journal opens");

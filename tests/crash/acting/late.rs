@@ -7,13 +7,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long each record takes.
+/// How late each record is written.
 const LATE: Duration = Duration::from_millis(30);
 
-/// A longer write is not a record: a segment is being filled.
+/// The maximum size of a write that counts as a record. A longer write prepares a segment.
 const RECORD_BYTES_MAX: usize = 4096;
 
-/// The real disk, except for records.
+/// The real disk, except that records are written late.
 pub(super) struct Late(RealDisk);
 
 impl Late {
@@ -55,7 +55,7 @@ impl Disk for Late {
     }
 }
 
-/// It does not note how far the log was synced: otherwise a start would detect that this disk lies before any other effect.
+/// Refuses to note how far the log was synced; otherwise a start would detect this lie before it had any other effect.
 fn remembers(name: &str) -> io::Result<()> {
     let is_note = name.ends_with("/synced");
     (!is_note)
@@ -104,7 +104,7 @@ impl DiskFile for LateFile {
         if offset == 0 || bytes.len() > RECORD_BYTES_MAX {
             return self.file().write_at(bytes, offset);
         }
-        // The other end exists as long as the file.
+        // The receiver exists as long as the file does.
         drop(self.records.send((bytes.to_vec(), offset)));
         Ok(())
     }

@@ -7,11 +7,11 @@ use tempfile::TempDir;
 /// How often clients add to the counters of each actor: each of the four passes one stride.
 const ADDS: u32 = 16;
 
-/// How long a process may take until all tells have arrived; the next takes twice as long; and how many are tried.
+/// How long the first process may run until all tells have arrived, each later one twice as long; and how many are tried.
 const SHORTEST: Duration = Duration::from_secs(2);
 const ROUNDS: u32 = 4;
 
-/// One life: its directory, and how many tells were refused in it.
+/// Runs one process, which is then killed. Returns its directory, and how many tells were refused in it.
 #[expect(
     clippy::disallowed_methods,
     reason = "a journal in use is not read, so there is no event when it settles"
@@ -37,7 +37,7 @@ fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
     (files, refused)
 }
 
-/// The tells that have not arrived finally, though there was time for them.
+/// Returns the tells that did not arrive although they had time to, and how many were refused.
 fn in_the_end(plant: &str) -> (Option<String>, usize) {
     let mut end = (None, 0);
     for round in 0..ROUNDS {

@@ -25,9 +25,9 @@ use world::{Line, RingResult, World};
 /// The number of processes that are killed.
 const LIVES: u64 = 24;
 
-/// How long processes may take without requests: each as long as all before it together.
+/// How long the first process may run without requests. Each later one may run twice as long as the one before.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The time until everything is right, and the time after which a planted fault is taken as permanent.
+/// The number of those processes after which everything must be right, and the number after which a planted fault is permanent.
 const ROUNDS: u32 = 11;
 const ROUNDS_PLANTED: u32 = 4;
 
@@ -38,7 +38,7 @@ struct Running {
 }
 
 impl Running {
-    /// Starts one, in which clients add to the counters of each actor this many times.
+    /// Starts a process in which clients add to the counters of each actor this many times.
     fn start(files: &Path, plant: &str, adds: u32) -> Self {
         let program = std::env::current_exe().expect("this program is a file");
         let mut process = Command::new(program)
@@ -58,7 +58,7 @@ impl Running {
         }
     }
 
-    /// Reads one more answer.
+    /// Reads this many answers, and one more.
     fn read(&mut self, answers: u64) {
         let lines = self.said.by_ref().map_while(Result::ok);
         let mut answered = lines.filter(|line| line.starts_with("answered"));
@@ -69,7 +69,7 @@ impl Running {
 }
 
 impl Running {
-    /// Kills it with SIGKILL.
+    /// Kills the process with SIGKILL.
     fn kill(&mut self) {
         self.process.kill().expect("a live process");
         self.process.wait().expect("the process ends");
@@ -87,7 +87,7 @@ struct InstanceHistory {
     strides: BTreeMap<u32, u64>,
     heard: BTreeMap<u32, u64>,
     silent: usize,
-    /// Attempts that count as rung, or did.
+    /// Attempts that count as rung, or once did.
     done: BTreeSet<(u32, u64)>,
     /// The number of each entry.
     entries: BTreeSet<u64>,
@@ -113,7 +113,7 @@ fn told<const ID: u8>(files: &Path) -> InstanceHistory {
     }
 }
 
-/// The violations, while nothing is in progress.
+/// Returns the violations, while nothing is in progress.
 fn wrong(files: &Path) -> Option<String> {
     for (id, it) in [(LEFT, told::<LEFT>(files)), (RIGHT, told::<RIGHT>(files))] {
         if it.silent > 0 {
@@ -123,7 +123,7 @@ fn wrong(files: &Path) -> Option<String> {
     undelivered(files)
 }
 
-/// The counts that one counter sent and the other never received.
+/// Returns the counts that one counter sent and the other never received.
 fn undelivered(files: &Path) -> Option<String> {
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
     for (id, it, other) in [(LEFT, &left, &right), (RIGHT, &right, &left)] {
@@ -138,7 +138,7 @@ fn undelivered(files: &Path) -> Option<String> {
     None
 }
 
-/// Actions that were performed and must not have been, or that count as performed and were not.
+/// Returns actions that were performed and must not have been, or that count as performed and were not.
 fn untrue(files: &Path) -> Option<String> {
     let log = World::read(files);
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
@@ -170,7 +170,7 @@ fn untrue(files: &Path) -> Option<String> {
     None
 }
 
-/// A directory after this many lives, each killed after a number of answers.
+/// Makes a directory after this many lives, each killed after a number of answers.
 fn lives(plant: &str, lives: u64) -> TempDir {
     let files = tempfile::tempdir().expect("a temporary directory");
     for life in 0..lives {
@@ -222,14 +222,14 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
         decided.as_ref().is_ok_and(|many| *many > 100),
         "{decided:?}"
     );
-    // What a replay must not do follows from what it does.
+    // This comparison can fail: with another random number or another clock, decisions differ.
     let by_other_chance = again(|moment| moment.chance.0[31] ^= 1);
     assert!(by_other_chance.is_err(), "{by_other_chance:?}");
     let by_another_clock = again(|moment| moment.now.offset.0 += 1);
     assert!(by_another_clock.is_err(), "{by_another_clock:?}");
 }
 
-/// The violations with this planted fault. It is chance whether a kill reveals the fault, so there are a few runs.
+/// Returns the violations with this planted fault. A kill reveals the fault only by chance, so there are a few runs.
 fn caught(plant: &str) -> String {
     let found = |_| {
         let files = lives(plant, 12);

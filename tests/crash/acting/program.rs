@@ -30,7 +30,7 @@ type Counters<const ID: u8> = CounterMachine<ID>;
 
 static STARTED: OnceLock<Seq> = OnceLock::new();
 
-/// The number of this process' start.
+/// Returns the sequence number of the start of this process.
 pub(super) fn started() -> Seq {
     *STARTED.get().expect("it was noted")
 }
@@ -59,7 +59,7 @@ fn counters() {
     });
 }
 
-/// Brings both to the end of the log, and starts them.
+/// Replays the log into both actors, and starts them.
 fn open(
     data: &Path,
     plant: &str,

@@ -22,7 +22,7 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Puts the layer before an actor that was started.
+    /// Puts the layer in front of an actor that was started.
     pub(super) fn between(spine: &Rc<Spine>, actor: ActorId, plant: &str) {
         let peer = spine.directory().peer(actor).expect("it was started");
         let full = plant.starts_with("full");
@@ -44,7 +44,7 @@ impl Peer for Wires {
         }
         if let Some(full) = self.full.get().checked_sub(1) {
             self.full.set(full);
-            // Until the refusal, or until the journal next reports its room: the message comes before either.
+            // The disk counts as full until the refusal, or until the journal next reports its room. The message arrives before either.
             self.spine.ledger().set_room(Room::Scant);
         }
         self.actor.tell(tell);
@@ -53,8 +53,8 @@ impl Peer for Wires {
     #[expect(clippy::print_stdout, reason = "the test counts the lines")]
     fn undelivered(&self) {
         println!("refused");
-        // What refused it does not last. The journal reports its room only when that changes or when something is written, and
-        // while nothing is accepted nothing is.
+        // The disk is no longer full after the refusal. The journal reports its room only when that changes or when something is
+        // written, and nothing is written while nothing is accepted.
         self.spine.ledger().set_room(Room::Ample);
         if !self.forgets {
             self.actor.undelivered();

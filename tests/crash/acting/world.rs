@@ -1,7 +1,7 @@
 //! Bells, in a file to which a line is added for each action: it outlives every process, and a kill falls either before or
 //! after a line.
 //!
-//! Does what a port must do, see `Action` in `src/spine/effect.rs`; it is slow, refuses some attempts, and does not report
+//! Does what a port must do (see `Action` in `src/spine/effect.rs`); it is slow, refuses some attempts, and does not report
 //! some that it has performed.
 
 use super::program::started;
@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How many actions wait until another is requested, and for how long.
+/// The maximum number of actions that wait until another is requested, and how long they wait.
 const IN_HAND: usize = 3;
 const LATE: Duration = Duration::from_millis(20);
 
-/// What was done.
+/// The result of a requested attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RingResult {
     Rung,
@@ -47,7 +47,7 @@ pub(super) struct Line {
     pub(super) what: RingResult,
 }
 
-/// The file of actions.
+/// The file to which actions are written.
 #[derive(Clone)]
 pub(super) struct World(PathBuf);
 
@@ -56,7 +56,7 @@ impl World {
         Self(files.join("bells"))
     }
 
-    /// All actions.
+    /// Returns all actions in the file.
     pub(super) fn read(files: &Path) -> Vec<Line> {
         let text = std::fs::read_to_string(files.join("bells")).unwrap_or_default();
         text.lines().map(parse).collect()
@@ -91,7 +91,7 @@ pub(super) struct Bells(mpsc::Sender<Action<u64>>);
 
 impl<const ID: u8> Port<CounterMachine<ID>> for Bells {
     fn perform(&mut self, action: Action<u64>) {
-        // The process ends before the thread.
+        // A failure does not matter: the process ends before the thread does.
         drop(self.0.send(action));
     }
 }
@@ -116,7 +116,7 @@ impl Bells {
     }
 }
 
-/// The newest attempt for each bell, and whether it was rung.
+/// Returns the newest attempt for each bell, and whether it was rung.
 fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
     let log = World::read(files).into_iter();
     let ours = log.filter(|line| {

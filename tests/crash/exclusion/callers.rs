@@ -45,7 +45,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// Callers that use this command, which is given `place`.
+    /// Creates callers whose calls begin with `call(place)`, for commands that write to `file`.
     pub(crate) fn new(file: PathBuf, place: PathBuf, call: fn(&Path) -> Command) -> Self {
         Self {
             file,
@@ -78,7 +78,7 @@ impl Callers {
                 .stderr(Stdio::null())
                 .spawn()
                 .expect("the command starts");
-            // Before it can be reaped: so it is the caller and no other process.
+            // Opened before the child can be reaped, so the descriptor refers to the caller and to no other process.
             let pidfd = Pidfd::open(child.id()).expect("descriptors are left");
             let calling = || self.calling.lock().expect("not poisoned");
             calling().insert(id.clone(), pidfd.expect("it is not reaped"));
@@ -90,12 +90,12 @@ impl Callers {
         }
     }
 
-    /// When this value is dropped, calls end; after a failed test no caller is left waiting for the lock.
+    /// Returns a guard that ends all calls when dropped, so that no caller is left waiting for the lock after a failed test.
     pub(crate) const fn until_dropped(&self) -> UntilDropped<'_> {
         UntilDropped(self)
     }
 
-    /// Kills the caller of this command with SIGKILL, or the first caller if it has already ended.
+    /// Kills the caller of this command with SIGKILL, or the first caller if that one has already ended.
     pub(crate) fn kill_caller(&self, id: &str) -> bool {
         let calling = self.calling.lock().expect("not poisoned");
         let caller = calling.get(id).or_else(|| calling.values().next());
@@ -126,7 +126,7 @@ impl Drop for UntilDropped<'_> {
         for _ in 0..if std::thread::panicking() { 100 } else { 0 } {
             let calling = self.0.calling.lock();
             for caller in calling.unwrap_or_else(PoisonError::into_inner).values() {
-                // It may have ended.
+                // The caller may have ended.
                 drop(caller.signal(9));
             }
             std::thread::sleep(Duration::from_millis(10));

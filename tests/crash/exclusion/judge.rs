@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) struct Observations {
     /// Commands that began.
     pub(crate) begun: u64,
-    /// The commands among them that ended by themselves.
+    /// Commands that began and ended by themselves.
     pub(crate) ended: u64,
     /// Lines of processes that commands left.
     pub(crate) left: u64,
@@ -19,8 +19,8 @@ pub(crate) struct Observations {
 }
 
 impl Observations {
-    /// Whether every case occurred: commands that ended, that left a process, and one that was killed, besides the one that may
-    /// be running now.
+    /// Returns whether every case occurred: commands that ended, that left a process, and one that was killed, besides the one
+    /// that may be running now.
     pub(crate) fn all(&self) -> bool {
         self.begun > self.ended + 1 && self.ended > 0 && self.left > 0
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Observations {
     }
 }
 
-/// The current command by the newest line: its id, and the processes that wrote its first line and its newest.
+/// Returns the current command by the newest line: its id, and the processes that wrote its first line and its newest.
 pub(crate) fn newest(file: &Path) -> Option<(String, [u32; 2])> {
     let text = std::fs::read_to_string(file).ok()?;
     let mut lines = text.lines().rev().map(|line| line.split(' '));

@@ -20,7 +20,7 @@ const SECONDS: u64 = 5;
 const CALLERS: u64 = 50;
 const BESIDE: u64 = 10;
 
-/// How often a running process is looked for.
+/// The maximum number of attempts to find a running process.
 const TRIES: u32 = 200;
 
 /// How many of each were killed.
@@ -33,7 +33,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// Whether every kind was killed.
+    /// Returns whether every kind was killed.
     fn all(self) -> bool {
         self.callers > 0 && self.writers > 0 && self.coordinators > 0 && self.keepers > 0
     }
@@ -155,7 +155,7 @@ impl Campaign {
         }
     }
 
-    /// Calls, and kills; returns the kills for sexton's lock and for flock's.
+    /// Runs the callers, and kills. Returns the kills for sexton's lock and for flock's.
     fn go(&self, coordinators: &mut Coordinators<'_>) -> [Killed; 2] {
         std::thread::scope(|scope| {
             let _ending = [self.ours.until_dropped(), self.theirs.until_dropped()];
@@ -180,7 +180,7 @@ impl Campaign {
             std::thread::sleep(Duration::from_millis(chance.below(150)));
             if chance.below(8) == 0 {
                 coordinators.kill(&mut chance, &mut killed);
-                // No TTL is involved: the holder of the lock ends, or is gone.
+                // The lock passes on without a TTL: its holder ends, or has been killed.
                 let before = seen(&self.ours.file).begun;
                 let goes_on = || seen(&self.ours.file).begun > before;
                 until("the lock passes on", || goes_on().then_some(()));
@@ -192,8 +192,8 @@ impl Campaign {
         [killed, killed_beside]
     }
 
-    /// Whether every kind was killed; and the check found an overlap under flock, where a process that closes its descriptors no
-    /// longer has the lock, and continues.
+    /// Returns whether every kind was killed, and the check found an overlap under flock, where a process that closes its
+    /// descriptors gives up the lock and continues.
     fn is_enough(&self, killed: Killed) -> bool {
         let has_overlap = || !seen(&self.theirs.file).beside.is_empty();
         killed.all() && seen(&self.ours.file).all() && (self.beside == 0 || has_overlap())

@@ -31,7 +31,7 @@ struct Campaign {
     lives: Lives<LockMachine>,
     workers: Vec<Worker>,
     reference: Reference,
-    /// The number of entries that were already compared.
+    /// The number of entries that have already been compared.
     reckoned: usize,
 }
 
@@ -93,7 +93,7 @@ impl Campaign {
         }
     }
 
-    /// The running program has the state that the journal gives.
+    /// Checks that the running program has the state that the journal gives.
     fn compare_live(&self, daemon: &Daemon) {
         let mut client = Client::connect(daemon.lockserver()).expect("connected");
         let View { entries, .. } = self.lives.past.machine().view();
@@ -141,7 +141,7 @@ fn lock(entry: &EntryView) -> Lock {
     (entry.key.to_text(), entry.index.to_text())
 }
 
-/// The requested number of kills, over as many directories as that takes.
+/// Runs the requested number of kills, over as many directories as that takes.
 fn campaign(fsync: &'static str, kills: u64) -> Counts {
     lives::campaign(kills, |seed, enough| {
         let mut campaign = Campaign::new(fsync, seed);

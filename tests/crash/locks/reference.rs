@@ -103,7 +103,7 @@ impl Reference {
         }
     }
 
-    /// A token, larger than every earlier one of this lock.
+    /// Returns a new token, larger than every earlier one of this lock.
     fn grant(&mut self, lock: &(Name, Name), seq: Seq) -> Token {
         let token = Token::from(seq);
         let before = self.tokens.insert(lock.clone(), token);
@@ -114,7 +114,7 @@ impl Reference {
         token
     }
 
-    /// Asserts that these entries are the known ones: owners with their tokens, and all waiters, in order.
+    /// Asserts that these entries are the expected ones: owners with their tokens, and all waiters, in order.
     pub(crate) fn compare(&self, entries: &[EntryView]) {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         for entry in entries {

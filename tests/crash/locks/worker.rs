@@ -18,7 +18,7 @@ const SHARED_KEYS: u64 = 3;
 /// The maximum number of commands in a batch.
 const BURST_MAX: u64 = 16;
 
-/// Long enough that nothing expires while a test runs.
+/// The TTL of locks, long enough that nothing expires while a test runs.
 const TTL: u16 = 60_000;
 
 /// The commands of a client.
@@ -36,9 +36,9 @@ pub(crate) struct Worker {
     name: String,
     chance: Chance,
     priority: u8,
-    /// The entries it has.
+    /// The locks that it holds or waits for.
     entries: BTreeSet<Lock>,
-    /// Those of which it knows that it is the owner.
+    /// The locks that it knows it owns.
     owned: BTreeSet<Lock>,
     /// Answered commands that changed something, since the last comparison.
     answered: Vec<Message>,
@@ -63,7 +63,7 @@ impl Worker {
         &self.name
     }
 
-    /// Every key that it uses.
+    /// Returns every key that the client uses.
     pub(crate) fn keys(&self) -> Vec<String> {
         let shared = (0..SHARED_KEYS).map(|number| format!("shared-{number}"));
         shared.chain([self.private_key()]).collect()
@@ -142,7 +142,7 @@ impl Worker {
         }
     }
 
-    /// The answer must be the expected one, as far as it can be known.
+    /// Checks that the answer is the expected one, as far as that can be known.
     fn check(&mut self, command: &Command, found: u16) {
         let entries = &self.entries;
         let count = |has: &dyn Fn(&Lock) -> bool| {
@@ -253,7 +253,7 @@ impl Worker {
         assert!(next.is_none(), "{}: no client sent {next:?}", self.name);
     }
 
-    /// The entries that it has must exist, and those that it owns must be its own.
+    /// Checks that all entries of the client exist, and that it owns the locks that it knows it owns.
     pub(crate) fn compare(&self, there: &BTreeSet<Lock>, owned: &BTreeSet<Lock>) {
         assert_eq!(there, &self.entries, "{}: entries", self.name);
         let lost: Vec<_> = self.owned.difference(owned).collect();

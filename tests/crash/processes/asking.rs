@@ -26,7 +26,7 @@ pub(crate) fn ask_on(mut stream: impl Read + Write, head: &str, body: &str) -> i
     parse(&String::from_utf8_lossy(&answer)).ok_or(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// A complete answer.
+/// Parses an answer; `None` if it is incomplete.
 fn parse(answer: &str) -> Option<Answer> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -58,7 +58,7 @@ pub(crate) fn post(socket: &Path, path: &str, key: &str, body: &Value) -> io::Re
     ask(socket, &head, &body.to_string())
 }
 
-/// The number of records in this phase.
+/// Returns the number of records in this phase.
 pub(crate) fn count(socket: &Path, phase: &str) -> io::Result<u64> {
     let head = format!("GET /v1/processes/count?status={phase} HTTP/1.1");
     let (status, answer) = ask(socket, &head, "")?;
@@ -66,7 +66,7 @@ pub(crate) fn count(socket: &Path, phase: &str) -> io::Result<u64> {
     Ok(answer.get("count").and_then(Value::as_u64).unwrap_or(0))
 }
 
-/// All records, page by page.
+/// Returns all records, read page by page.
 pub(crate) fn records(socket: &Path) -> io::Result<Vec<Value>> {
     let mut all = Vec::new();
     let mut after = String::new();

@@ -21,21 +21,21 @@ pub(crate) enum Last {
     Signal(u8),
 }
 
-/// The end in a record.
+/// The end of a child according to its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     /// It is running.
     Alive,
-    /// This end.
+    /// It ended in this way.
     Ended(Last),
-    /// Unknown, for this reason.
+    /// How it ended is unknown, for this reason.
     Lost(String),
     /// It was not started.
     Failed(String),
 }
 
 impl Children {
-    /// Those of this host.
+    /// Creates the children of this host.
     pub(crate) fn of(host: &Host) -> Self {
         let files = host.file("children");
         std::fs::create_dir_all(&files).expect("the disk has space");
@@ -46,13 +46,13 @@ impl Children {
         self.files.join(format!("{number}.{what}"))
     }
 
-    /// A launch of a child that lives for this long, and ends depending on its number: every seventh by a signal.
+    /// Returns a launch of a child that lives for this long, and ends depending on its number: every seventh by a signal.
     pub(crate) fn launch(&self, number: u64, ms: u64) -> Value {
         let waits = format!("sleep {}.{:03}", ms / 1000, ms % 1000);
         self.launch_of(number, "", &waits)
     }
 
-    /// A launch of a child that lives until it is released, and survives SIGTERM.
+    /// Returns a launch of a child that lives until it is released, and survives SIGTERM.
     pub(crate) fn held(&self, number: u64) -> Value {
         let go = self.file(number, "go");
         let go = go.display();
@@ -74,7 +74,7 @@ impl Children {
         json!({"command": ["sh", "-c", script], "labels": {"number": number.to_string()}})
     }
 
-    /// Releases it.
+    /// Releases a child that was held.
     pub(crate) fn let_go(&self, number: u64) {
         std::fs::write(self.file(number, "go"), "").expect("the disk has space");
     }
@@ -87,20 +87,20 @@ impl Children {
         }
     }
 
-    /// Waits until these have begun.
+    /// Waits until these children have begun.
     pub(crate) fn begun(&self, numbers: Range<u64>) {
         for number in numbers {
             until("it has begun", || (self.starts(number) > 0).then_some(()));
         }
     }
 
-    /// How often it began.
+    /// Returns how often the child began.
     pub(crate) fn starts(&self, number: u64) -> usize {
         let starts = std::fs::read_to_string(self.file(number, "start"));
         starts.unwrap_or_default().lines().count()
     }
 
-    /// Its last line, if it got that far.
+    /// Returns the last line that the child wrote, if it got that far.
     pub(crate) fn wrote(&self, number: u64) -> Option<Last> {
         let last = std::fs::read_to_string(self.file(number, "last")).ok()?;
         let (kind, rest) = last.trim().split_at(1);
@@ -112,7 +112,7 @@ impl Children {
     }
 }
 
-/// The records of children, by number; fails if one has two.
+/// Returns the records of children, by number; fails if a child has two.
 pub(crate) fn by_number(records: Vec<Value>) -> BTreeMap<u64, Value> {
     let mut all = BTreeMap::new();
     for record in records {
@@ -126,7 +126,7 @@ pub(crate) fn by_number(records: Vec<Value>) -> BTreeMap<u64, Value> {
     all
 }
 
-/// The end in a record.
+/// Returns the end in a record.
 pub(crate) fn recorded(record: &Value) -> Recorded {
     let text = |pointer| record.pointer(pointer).and_then(Value::as_str);
     let small = |pointer| {

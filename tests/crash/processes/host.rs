@@ -23,23 +23,23 @@ impl Host {
         }
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> PathBuf {
         self.files.path().join("data")
     }
 
-    /// Another file, used by the test alone.
+    /// Returns the path of a file that only the test uses.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.files.path().join(name)
     }
 
-    /// A coordinator.
+    /// Starts a coordinator.
     pub(crate) fn start(&self) -> Daemon {
         Daemon::serve(&["--data", text(&self.data())])
     }
 
-    /// The command of a coordinator that appears to be on a rebooted machine: in a mount namespace of its own, the boot has
-    /// another id.
+    /// Returns the command of a coordinator that appears to run on a rebooted machine: it has a mount namespace of its own, in which
+    /// the boot has another id.
     pub(crate) fn rebooted(&self) -> Command {
         let boot = self.file("boot_id");
         let name = "11111111-2222-4333-8444-555555555555\n";
@@ -50,12 +50,12 @@ impl Host {
         serve_by(command, &["--data", text(&self.data())])
     }
 
-    /// The socket of its coordinator.
+    /// Returns the path of the coordinator's socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.data().join("sexton.sock")
     }
 
-    /// Posts with a key.
+    /// Posts a request with an idempotency key.
     pub(crate) fn post(&self, path: &str, key: &str, body: &Value) -> std::io::Result<Answer> {
         asking::post(&self.socket(), path, key, body)
     }
@@ -69,7 +69,7 @@ impl Host {
         answer
     }
 
-    /// The answer for a path.
+    /// Returns the answer for a path.
     pub(crate) fn get(&self, path: &str) -> Value {
         let head = format!("GET {path} HTTP/1.1");
         asking::ask(&self.socket(), &head, "")
@@ -77,24 +77,24 @@ impl Host {
             .1
     }
 
-    /// Sends a request, whatever the answer is.
+    /// Sends a request that may fail, and returns the status of the answer.
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> u16 {
         let head = format!("POST {path} HTTP/1.1");
         let answered = asking::ask(&self.socket(), &head, &body.to_string());
         answered.expect("the request is answered").0
     }
 
-    /// Every record.
+    /// Returns every record.
     pub(crate) fn records(&self) -> Vec<Value> {
         asking::records(&self.socket()).expect("the coordinator answers")
     }
 
-    /// The number of records that have ended.
+    /// Returns the number of records that have ended.
     pub(crate) fn ended(&self) -> u64 {
         asking::count(&self.socket(), "exited").expect("the coordinator answers")
     }
 
-    /// The keeper, if one holds the lock.
+    /// Returns the keeper, if one holds the lock.
     pub(crate) fn keeper(&self) -> Option<Pidfd> {
         let pid = std::fs::read_to_string(self.data().join("keeper.lock")).ok()?;
         let pid: u32 = pid.trim().parse().ok()?;
@@ -123,7 +123,7 @@ impl Host {
         });
     }
 
-    /// Whether it launched this process or an ancestor of it.
+    /// Returns whether this host launched the process or an ancestor of it.
     pub(crate) fn is_of_it(&self, pid: u32) -> bool {
         let env = proc::environ(pid).ok().flatten().unwrap_or_default();
         let mut values = env
@@ -132,7 +132,7 @@ impl Host {
         values.any(|value| self.is_data(value))
     }
 
-    /// The live processes that it launched, and their descendants.
+    /// Returns the live processes that this host launched, and their descendants.
     pub(crate) fn children(&self) -> Vec<Pidfd> {
         let pids = proc::pids().unwrap_or_default().into_iter();
         let opened = pids.filter_map(|pid| {
@@ -166,7 +166,7 @@ impl Drop for Host {
     }
 }
 
-/// Whether a process has this PID.
+/// Returns whether a process has this PID.
 pub(crate) fn is_taken(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }

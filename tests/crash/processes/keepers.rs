@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// How many keepers are killed in one directory: after more within ten seconds, a coordinator gives up.
 const KILLS: u64 = 4;
-/// One for this many of `SEXTON_CRASH_KILLS`.
+/// A long campaign has one directory for each this many of `SEXTON_CRASH_KILLS`.
 const ALL_KILLS: u64 = 20;
 
 const KEEPER_GONE: &str = "keeper-gone";
@@ -27,7 +27,7 @@ fn launch(host: &Host, children: &Children, numbers: Range<u64>) {
     }
 }
 
-/// The records once none of these is alive.
+/// Waits until none of these children is alive, and returns the records.
 fn ended(host: &Host, numbers: &[u64]) -> BTreeMap<u64, Value> {
     until("all have ended", || {
         let records = by_number(host.records());
@@ -40,13 +40,13 @@ fn ended(host: &Host, numbers: &[u64]) -> BTreeMap<u64, Value> {
     })
 }
 
-/// The end of a child that ran: as it wrote it itself.
+/// Returns the end of a child that ran, as the child wrote it.
 fn truth(children: &Children, number: u64) -> Recorded {
     let wrote = children.wrote(number);
     Recorded::Ended(wrote.expect("it wrote how it ends"))
 }
 
-/// Whether its end is known; fails if the recorded end is wrong.
+/// Returns whether the child's end is known; fails if the recorded end is wrong.
 fn is_known(children: &Children, number: u64, record: &Value) -> bool {
     assert!(children.starts(number) <= 1, "it ran twice: {record}");
     match recorded(record) {
@@ -120,7 +120,7 @@ fn what_ends_while_nobody_is_there_is_lost_and_what_had_ended_before_is_not() {
     launch(&host, &children, 0..30);
     let pids = pids(&host);
     daemon.kill();
-    // Only the keeper sees these, and its log outlives it.
+    // Only the keeper sees these children end, and its log outlives it.
     let seen: Vec<u64> = (0..10).collect();
     let unseen: Vec<u64> = (10..20).collect();
     let alive: Vec<u64> = (20..30).collect();
@@ -182,7 +182,7 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
     launch(&host, &children, 0..10);
     let pids = pids(&host);
     let strangers: Vec<Pidfd> = pids.values().map(|pid| opened(*pid)).collect();
-    // For some, more is in progress.
+    // Five of them are also being stopped.
     children.begun(0..10);
     for record in by_number(host.records()).values().take(5) {
         let stop = json!({"id": record["id"], "tree": true, "grace_ms": 600_000});
@@ -202,7 +202,7 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
             assert_ne!(host.try_post(path, &body), 200, "{path}");
         }
     }
-    // A new life.
+    // New launches work after the reboot.
     launch(&host, &children, 10..12);
     children.let_go(10);
     let records = ended(&host, &[10]);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// The numbers of kills and children in `cargo test`; and one for this many of `SEXTON_CRASH_KILLS`.
+/// The number of kills in `cargo test`, how many of `SEXTON_CRASH_KILLS` are one such run, and the number of children.
 const KILLS: u64 = 20;
 const ALL_KILLS: u64 = 20;
 const CHILDREN: u64 = 1000;
@@ -28,9 +28,9 @@ struct Campaign {
     children: Children,
     next: AtomicU64,
     all: u64,
-    /// No more launches, because no coordinator will answer.
+    /// Whether launchers must end, because no coordinator will answer.
     is_over: AtomicBool,
-    /// A child's lifetime, by its number.
+    /// Determines the lifetime of each child, together with its number.
     seed: u64,
 }
 
@@ -107,7 +107,7 @@ impl Campaign {
         begun.elapsed()
     }
 
-    /// What must hold finally.
+    /// Checks what must hold once everything has settled.
     fn judge(&self) {
         until("all have ended", || {
             (self.host.ended() == self.all).then_some(())
@@ -159,7 +159,7 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
     spans
 }
 
-/// Ends the launchers, also when the test fails.
+/// Ends the launchers when dropped, even if the test fails.
 struct Stopper<'a>(&'a AtomicBool);
 
 impl Drop for Stopper<'_> {

@@ -16,14 +16,14 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 
-/// The number of each kind: launched, and registered.
+/// The number of launched processes, and of registered ones.
 const EACH: u64 = 50;
 
 /// A process of this test with a chosen PID.
 struct Stranger(Pidfd);
 
 impl Stranger {
-    /// Takes a PID that is free, or becomes free when the last process of its group has ended.
+    /// Starts a process with this PID, which is free or becomes free when the last process of its group has ended.
     fn with(pid: u32) -> Self {
         let words = ["sleep", "1000"].map(|word| Bytes::new(word.as_bytes()));
         let env = [Bytes::new(*b"PATH=/usr/bin:/bin")];
@@ -85,7 +85,7 @@ fn held(host: &Host) -> u64 {
     held.expect("the status has it")
 }
 
-/// Stops half of the launched processes. They ignore SIGTERM, so the stops continue after the next start; some of the grace periods end then.
+/// Stops half of the launched processes. They ignore SIGTERM, so the stops go on after the next start, when some grace periods end.
 fn stop_some(host: &Host, records: &BTreeMap<u64, Value>) {
     for (number, record) in records
         .range(0..EACH)
@@ -155,7 +155,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
             200,
             "{record}"
         );
-        // It may have ended, or be about to.
+        // The process may have ended, or be about to.
         host.try_post(
             "/v1/processes/stop",
             &json!({"id": id, "grace_ms": 0, "tree": true}),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The tubes that connections share.
 pub(crate) const TUBES: [&str; 2] = ["shared-0", "shared-1"];
 
-/// How often something was done: the minimum and the maximum.
+/// How often an operation was done: the minimum and the maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) least: u64,
@@ -30,7 +30,7 @@ pub(crate) struct TrackedJob {
     pub(crate) body: Vec<u8>,
     /// The connection that holds it.
     holder: Option<u64>,
-    /// Some connection has requested its end.
+    /// Whether some connection has requested the job's deletion.
     is_ending: bool,
     reserves: Times,
     pub(crate) releases: Times,
@@ -38,14 +38,14 @@ pub(crate) struct TrackedJob {
     pub(crate) kicks: Times,
 }
 
-/// What is known.
+/// The jobs and ids that are known.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     jobs: BTreeMap<u64, TrackedJob>,
     deleted: BTreeSet<u64>,
     /// The bodies of jobs whose ids are not known yet.
     puts: BTreeSet<Vec<u8>>,
-    /// Those that are buried or delayed: a client that takes one from here handles it.
+    /// Buried or delayed jobs. The client that takes one from this list is the only one to work on it.
     pub(crate) aside: Vec<u64>,
     /// Reservations that were requested and not answered.
     pub(crate) reserving: u64,
@@ -66,7 +66,7 @@ impl Book {
 }
 
 impl Pages {
-    /// An id was received for a new job: it must not have been issued before.
+    /// Records that a new job has this id, which must not have been issued before.
     pub(crate) fn inserted(&mut self, id: u64) {
         assert!(
             id > self.before,
@@ -75,12 +75,12 @@ impl Pages {
         assert!(self.told.insert(id), "{id} was issued twice");
     }
 
-    /// A connection is about to put this.
+    /// Records that a connection is about to put a job with this body.
     pub(crate) fn put(&mut self, body: &[u8]) {
         self.puts.insert(body.to_vec());
     }
 
-    /// A job of the shared tubes, by its id: it becomes known if its body is one that a connection has put.
+    /// Returns a job of the shared tubes by its id. The job becomes known if its body is one that a connection has put.
     pub(crate) fn job(&mut self, id: u64, body: &[u8]) -> &mut TrackedJob {
         assert!(!self.deleted.contains(&id), "{id} was deleted");
         if !self.jobs.contains_key(&id) {
@@ -100,33 +100,33 @@ impl Pages {
         known
     }
 
-    /// The client that put this receives its id: another may know the job already, or have finished it.
+    /// Records that the client that put this job knows its id. Another client may already know the job, or have finished it.
     pub(crate) fn known_or_gone(&mut self, id: u64, body: &[u8]) {
         if !self.deleted.contains(&id) {
             self.job(id, body);
         }
     }
 
-    /// A release is done. Another client may already have finished the job.
+    /// Records that a job was released. Another client may already have finished it.
     pub(crate) fn released(&mut self, id: u64) {
         if let Some(known) = self.jobs.get_mut(&id) {
             known.releases.least += 1;
         }
     }
 
-    /// The same for a kick.
+    /// Records that a job was kicked. Another client may already have finished it.
     pub(crate) fn kicked(&mut self, id: u64) {
         if let Some(known) = self.jobs.get_mut(&id) {
             known.kicks.least += 1;
         }
     }
 
-    /// A job that is known to exist.
+    /// Returns a job that is known to exist.
     pub(crate) fn known(&mut self, id: u64) -> &mut TrackedJob {
         self.jobs.get_mut(&id).expect("it is known")
     }
 
-    /// A connection has reserved a job.
+    /// Records that a connection has reserved a job.
     pub(crate) fn reserved(&mut self, id: u64, body: &[u8], by: u64) {
         assert!(!self.aside.contains(&id), "{id} is not ready, and reserved");
         let known = self.job(id, body);
@@ -135,7 +135,7 @@ impl Pages {
         known.reserves.most += 1;
     }
 
-    /// These reservations are on disk.
+    /// Records that these reservations are on disk.
     pub(crate) fn reserves_kept(&mut self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
             if let Some(known) = self.jobs.get_mut(&id) {
@@ -144,25 +144,25 @@ impl Pages {
         }
     }
 
-    /// Its holder is about to give it up.
+    /// Returns a job that its holder is about to give up.
     pub(crate) fn parting(&mut self, id: u64) -> &mut TrackedJob {
         let known = self.known(id);
         known.holder = None;
         known
     }
 
-    /// A connection is about to delete it.
+    /// Records that a connection is about to delete the job.
     pub(crate) fn ending(&mut self, id: u64) {
         self.parting(id).is_ending = true;
     }
 
-    /// It is deleted, and never comes back.
+    /// Records that the job is deleted, after which it must never come back.
     pub(crate) fn deleted(&mut self, id: u64) {
         assert!(self.jobs.remove(&id).is_some(), "{id} was there");
         assert!(self.deleted.insert(id), "{id} was deleted twice");
     }
 
-    /// A life has ended, and these jobs exist: compares, and takes them as the known state.
+    /// Compares the known state with the jobs found after the end of a life, and takes these as the known state.
     pub(crate) fn reckon(&mut self, found: &InitialState) {
         let newest = self.told.last().copied().unwrap_or_default();
         let largest = found.jobs.last_key_value().map_or(0, |(id, _)| *id);
@@ -179,7 +179,7 @@ impl Pages {
             known.releases.compare(job.releases, "releases", job);
             known.buries.compare(job.buries, "buries", job);
             known.kicks.compare(job.kicks, "kicks", job);
-            // A reservation that was not answered is not known.
+            // Whether an unanswered reservation took effect is not known.
             unknown += job.reserves.saturating_sub(known.reserves.most);
             known.reserves.most = known.reserves.most.max(job.reserves);
             known.reserves.compare(job.reserves, "reserves", job);

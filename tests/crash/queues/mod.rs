@@ -96,7 +96,7 @@ impl Campaign {
         self.book.open().reckon(&found);
     }
 
-    /// Every job and every pause of the program.
+    /// Returns every job and every pause of the program.
     fn found(&self, client: &mut Client) -> InitialState {
         let mut found = found(&self.lives, client);
         for owner in &self.owners {
@@ -110,8 +110,8 @@ impl Campaign {
         found
     }
 
-    /// An expired claim stays expired over a kill, once any later command was acknowledged; and all buried jobs keep their
-    /// order.
+    /// Checks that an expired claim stays expired over a kill once any later command was acknowledged, and that all buried jobs
+    /// keep their order.
     fn finish(&mut self) {
         let daemon = self.lives.begin();
         self.reckon(&daemon);
@@ -149,8 +149,8 @@ impl Campaign {
     }
 }
 
-/// Every job of the program, once each. The protocol has no command that lists ids: they are read from the directory, and
-/// the program counts them.
+/// Returns every job of the program, once each. The protocol has no command that lists ids: they are read from the directory,
+/// and the program counts them.
 pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> InitialState {
     let view = lives.past.machine().view();
     let mut found = InitialState::default();
@@ -175,7 +175,7 @@ pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> Initial
     found
 }
 
-/// The requested number of kills, over as many directories as that takes.
+/// Runs the requested number of kills, over as many directories as that takes.
 fn campaign(fsync: &'static str, kills: u64) -> Counts {
     lives::campaign(kills, |seed, enough| {
         let mut campaign = Campaign::new(fsync, seed);

@@ -20,10 +20,10 @@ pub(crate) struct InitialState {
 /// The maximum number of commands in a batch.
 const BURST_MAX: u64 = 24;
 
-/// With more jobs than this it deletes rather than puts.
+/// With more jobs than this, an owner deletes jobs rather than putting more.
 const JOBS: usize = 40;
 
-/// The delays in use repeat after this many: a prime, so that they are spread.
+/// The number of different delays: a prime, so that they are spread.
 const DELAYS: u64 = 4001;
 
 /// A client.
@@ -32,7 +32,7 @@ pub(crate) struct Owner {
     chance: Chance,
     /// The state after everything that was answered.
     tubes: Tubes,
-    /// The certain state: up to the newest answer that is on disk.
+    /// The state that is certainly on disk, up to the newest answer that implies a sync.
     kept: Tubes,
     /// Commands answered since then, which change nothing that outlives the process or may be lost with it.
     passing: Vec<Command>,
@@ -40,7 +40,7 @@ pub(crate) struct Owner {
     open: Vec<Command>,
     bodies: u64,
     delays: u64,
-    /// The job that it deleted last.
+    /// The job that this client deleted last.
     gone: u64,
 }
 
@@ -76,12 +76,12 @@ impl Owner {
         }
     }
 
-    /// The names of its tubes.
+    /// Returns the names of this client's tubes.
     pub(crate) fn tubes(&self) -> [String; TUBES] {
         self.tubes.names()
     }
 
-    /// Switches to its tubes.
+    /// Switches the connection to this client's tubes.
     fn greet(&self, client: &mut Client) -> io::Result<()> {
         let [first, ..] = self.tubes.names();
         expect(client, &format!("use {first}"), &format!("USING {first}"))?;
@@ -187,7 +187,7 @@ impl Owner {
         }
     }
 
-    /// A job that exists, or existed.
+    /// Returns a job that exists, or existed.
     fn any(&mut self) -> u64 {
         let known = self.tubes.jobs.keys();
         let count = known.len() as u64;
@@ -208,7 +208,7 @@ impl Owner {
             .unwrap_or(self.gone)
     }
 
-    /// Mostly none; otherwise a number that no other job of this owner has.
+    /// Returns a delay: mostly none, otherwise a number that no other job of this owner has.
     fn delay(&mut self) -> u64 {
         if self.chance.below(3) > 0 {
             return 0;
@@ -217,7 +217,7 @@ impl Owner {
         self.delays.max(1)
     }
 
-    /// A unique body; sometimes one that needs a page of its own.
+    /// Returns a unique body, sometimes one that needs a page of its own.
     fn body(&mut self) -> Vec<u8> {
         self.bodies += 1;
         let mut body = format!("{} {} ", self.number, self.bodies).into_bytes();
@@ -288,8 +288,8 @@ impl Owner {
     }
 }
 
-/// The id that a command used: a job that was put and not answered is recognised by its body. None if it does not
-/// exist.
+/// Returns the id that a command used. A job that was put and not answered is recognised by its body; `None` if it does
+/// not exist.
 fn id_of(command: &Command, found: &BTreeMap<u64, Job>) -> Option<u64> {
     let Command::Put { body, .. } = command else {
         return Some(0);

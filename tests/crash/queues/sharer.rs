@@ -66,7 +66,7 @@ impl Sharer {
             self.step(&mut client, book)?;
             answered.fetch_add(1, Ordering::Relaxed);
         }
-        // Before it closes its connection, whose jobs go to others.
+        // The connection is about to close, and its jobs then go to others.
         self.part_with_all(book);
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Sharer {
                 pages.known(id).releases.least += 1;
                 pages.aside.push(id);
             }
-            // Another connection may have ended it already.
+            // Another connection may already have ended the job.
             _ => pages.released(id),
         }
         drop(pages);
@@ -201,7 +201,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// The change in this reply, and everything before it, is on disk.
+    /// Records that the change in this reply, and everything before it, is on disk.
     fn kept(&mut self, reply: &Reply, book: &Book) {
         assert!(is_kept(reply), "{reply:?}");
         book.open().reserves_kept(self.passing.drain(..));

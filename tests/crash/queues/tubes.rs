@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many tubes an owner has.
 pub(crate) const TUBES: usize = 3;
 
-/// Long enough that nothing expires while a test runs.
+/// A time in seconds, long enough that nothing expires while a test runs.
 pub(crate) const FOR_EVER_S: u64 = 1_000_000;
 
-/// The commands of an owner. Delays are multiples of [`FOR_EVER_S`], so that their order is that of their ends, too.
+/// The commands of an owner. Delays are multiples of [`FOR_EVER_S`], so that jobs also become ready in the order of their delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Use(usize),
@@ -24,7 +24,7 @@ pub(crate) enum Command {
         delay: u64,
         body: Vec<u8>,
     },
-    /// A body without its line end: its id is skipped.
+    /// A put whose body lacks its line end. The id of that job is skipped.
     Spoil,
     Reserve,
     ReserveJob(u64),
@@ -91,7 +91,7 @@ pub(crate) struct Tubes {
     owner: u64,
     using: usize,
     pub(crate) jobs: BTreeMap<u64, Job>,
-    /// The oldest first.
+    /// Buried jobs, the oldest first.
     buried: Vec<u64>,
     paused: BTreeSet<usize>,
 }
@@ -116,7 +116,7 @@ impl Tubes {
         self.paused.contains(&tube)
     }
 
-    /// Its buried jobs, the oldest first.
+    /// Returns the buried jobs of a tube, the oldest first.
     pub(crate) fn buried(&self, tube: usize) -> Vec<u64> {
         let name = self.name(tube);
         let buried = self.buried.iter().copied();
@@ -127,7 +127,7 @@ impl Tubes {
         self.jobs.get(&id).expect("it was just found")
     }
 
-    /// A new connection, after an end of the server: reserved jobs are ready.
+    /// Begins a new connection after an end of the server: reserved jobs are ready again.
     pub(crate) fn start(&mut self) {
         self.using = 0;
         for job in self.jobs.values_mut() {
@@ -137,7 +137,7 @@ impl Tubes {
         }
     }
 
-    /// The command as bytes.
+    /// Returns the command as bytes.
     pub(crate) fn bytes(&self, command: &Command) -> Vec<u8> {
         let line = match command {
             Command::Use(tube) => format!("use {}", self.name(*tube)),
@@ -218,7 +218,7 @@ impl Tubes {
         }
     }
 
-    /// Jobs that are released, buried or kicked, and tubes that are paused.
+    /// Applies commands that release, bury or kick jobs, or that pause tubes.
     fn put_aside(&mut self, command: &Command) -> Reply {
         let name = self.name(self.using);
         match command {
@@ -291,7 +291,7 @@ impl Tubes {
         self.jobs.get(&id).map(|job| job.state)
     }
 
-    /// The most urgent ready job of all tubes that are not paused; among equals the oldest.
+    /// Returns the most urgent ready job of all tubes that are not paused; among equals, the oldest.
     fn best(&self) -> Option<u64> {
         let paused: Vec<String> = self.paused.iter().map(|tube| self.name(*tube)).collect();
         let can = |job: &Job| job.state == State::Ready && !paused.contains(&job.tube);
@@ -318,7 +318,7 @@ impl Tubes {
         }
     }
 
-    /// Buried jobs, the oldest first; if there are none, delayed ones, the soonest first.
+    /// Returns the buried jobs, the oldest first; if there are none, the delayed ones, the soonest first.
     fn line_to_kick(&self, name: &str, count: u64) -> Vec<u64> {
         let of_tube = |id: &u64| self.job(*id).tube == name;
         let mut line: Vec<u64> = self.buried.iter().copied().filter(of_tube).collect();
@@ -346,7 +346,7 @@ impl Tubes {
 }
 
 impl Job {
-    /// Its `stats-job`, without what depends on the time.
+    /// Returns the reply to `stats-job`, without what depends on the time.
     pub(crate) fn statistics(&self, id: u64) -> String {
         format!(
             "id: {id}\ntube: \"{}\"\nstate: {}\npri: {}\ndelay: {}\nttr: {FOR_EVER_S}\nreserves: {}\ntimeouts: {}\nreleases: {}\nburies: {}\nkicks: {}\n",
@@ -362,7 +362,7 @@ impl Job {
         )
     }
 
-    /// The same as the server reports it: statistics, and the body.
+    /// Creates a job from what the server reports: statistics, and the body.
     pub(crate) fn told(statistics: &Reply, body: Vec<u8>) -> Self {
         let number = |key| {
             let number = statistics.statistic(key).and_then(|it| it.parse().ok());
@@ -386,7 +386,7 @@ impl Job {
     }
 }
 
-/// Statistics without what depends on the time; other replies unchanged.
+/// Removes what depends on the time from statistics; leaves other replies unchanged.
 pub(crate) fn timeless(reply: Reply) -> Reply {
     if !reply.line.starts_with("OK ") {
         return reply;
@@ -406,8 +406,8 @@ pub(crate) fn timeless(reply: Reply) -> Reply {
     }
 }
 
-/// Whether this reply reports a change that is on disk: then everything that was answered before, on any connection, is on
-/// disk, too.
+/// Returns whether this reply reports a change that is on disk. If so, everything that was answered before, on any connection,
+/// is on disk, too.
 pub(crate) fn is_kept(reply: &Reply) -> bool {
     let words = [
         "INSERTED", "DELETED", "RELEASED", "BURIED", "KICKED", "PAUSED",

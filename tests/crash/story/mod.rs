@@ -4,7 +4,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `past.rs` | what the log says of all of it |
+//! | `past.rs` | what the log records about the orders and everything they caused |
 
 mod past;
 
@@ -85,7 +85,7 @@ impl Customer {
         }
     }
 
-    /// Every successful order.
+    /// Ends the orders, and returns every successful one.
     fn end(self) -> Vec<Order> {
         self.stops.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")
@@ -141,7 +141,7 @@ impl Shop {
         shop
     }
 
-    /// The one command.
+    /// Starts the shop with its one command.
     fn serve(&mut self) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let config = root.join("examples/shop/sexton.toml");
@@ -187,7 +187,7 @@ impl Shop {
         }
     }
 
-    /// A process of this shop whose second word is this.
+    /// Returns a process of this shop whose command line has this second word.
     fn find(&self, word: &str) -> Option<Pidfd> {
         let mut pids = proc::pids().expect("they are read").into_iter();
         pids.find_map(|pid| {

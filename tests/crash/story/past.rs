@@ -14,7 +14,7 @@ pub(super) struct Order {
     pub(super) export: u64,
 }
 
-/// What was read.
+/// The content of the log, as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// Jobs that were added and are not done, with their bodies.
@@ -33,7 +33,7 @@ pub(super) struct Past {
     passes: (u64, u64),
     /// Processes whose launch was requested, and that have no record yet.
     unseen: BTreeSet<String>,
-    /// The number of those.
+    /// The number of processes whose launch was requested.
     launched: usize,
     /// How many processes ended in which way.
     ends: BTreeMap<String, u64>,
@@ -169,7 +169,7 @@ impl Past {
         }
     }
 
-    /// Launches are in outcomes of several kinds, each with the number of its record.
+    /// Notes a launch. Launches are in outcomes of several kinds, each with the number of its record.
     fn take_process(&mut self, record: &Value) {
         fn launches(within: &Value, found: &mut BTreeSet<String>) {
             match within {
@@ -189,14 +189,14 @@ impl Past {
         }
     }
 
-    /// Each record has an end.
+    /// Notes how each record ended, from the state after the log.
     fn take_state(&mut self, state: &Value) {
         let records = state.pointer("/actors/process/state");
         let records = records.and_then(Value::as_object).expect("there are some");
         self.launched = self.unseen.len();
         for (id, record) in records {
             self.unseen.remove(id);
-            // A process that could not be started has the reason, and no end of its own.
+            // A process that could not be started has a failure in place of an end.
             let mut ends = ["/end", "/failure"].iter();
             let end = ends.find_map(|it| record.pointer(it).filter(|end| !end.is_null()));
             match (word(record, "/phase").as_str(), end) {
@@ -215,7 +215,7 @@ impl Past {
         }
     }
 
-    /// Whatever contradicts the orders, or has no end.
+    /// Returns whatever contradicts the orders, or has no end.
     pub(super) fn wrong(&self, orders: &[Order]) -> Vec<String> {
         let mut wrong = self.wrong.clone();
         for order in orders {

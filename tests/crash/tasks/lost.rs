@@ -104,8 +104,8 @@ fn begin(host: &Host) -> Vec<Task> {
     begun.collect()
 }
 
-/// Each has ended as its policy requires, the other task of its work id has run, and nothing is left over. The kill of a command
-/// may be `seen` without a keeper, if the coordinator inherits the command.
+/// Asserts that each task ended as its policy requires, that the other task of its work id ran, and that nothing is left over. The
+/// kill of a command may be `seen` without a keeper, if the coordinator inherits the command.
 fn assert_ended(host: &Host, tasks: &[Task], seen: bool) {
     for task in tasks {
         let over = |id| {
@@ -158,7 +158,7 @@ fn tasks_of_another_boot_go_on_or_fail_and_what_has_their_pids_is_not_touched() 
     daemon.kill();
 }
 
-/// Row 14, and the command as well: the keeper is stopped first, so that it cannot record how the command ends.
+/// Kills the keeper and the command: the keeper is stopped first, so that it cannot record how the command ends.
 #[test]
 fn a_keeper_and_a_command_that_are_killed_together_leave_nothing_behind() {
     let host = Host::new();

@@ -45,7 +45,7 @@ const WAITING_MAX: usize = 60;
 const THREADS: u32 = 8;
 const GROUP_MAX: usize = 3;
 
-/// Groups and work ids. Every second task has a work id.
+/// The numbers of groups and of work ids. Every second task has a work id.
 const GROUPS: u64 = 5;
 const WORKS: u64 = 7;
 
@@ -77,7 +77,7 @@ impl fmt::Display for Killed {
 }
 
 impl Killed {
-    /// Whether every case occurred.
+    /// Returns whether every case occurred.
     const fn all(self) -> bool {
         self.commands > 0 && self.coordinators > 0 && self.keepers > 0 && self.audits > 0
     }
@@ -123,7 +123,7 @@ impl Adder {
         }
     }
 
-    /// Every acknowledged task, once all were added.
+    /// Returns every acknowledged task, once all were added.
     fn end(self) -> BTreeMap<u64, Kind> {
         self.thread.join().expect("no panic");
         locked(&self.acked).clone()
@@ -155,7 +155,7 @@ fn add(socket: &Path, (nth, kind): (u64, Kind), notes: &Path) -> u64 {
                 return id.expect("it has a number");
             }
             Ok((status, said)) => assert_eq!(status, 503, "{said}"),
-            // It was killed.
+            // The coordinator was killed.
             Err(_) => {}
         }
         rest(PAUSE);
@@ -255,7 +255,7 @@ impl Campaign {
         self.killed.audits += 1;
     }
 
-    /// How many tasks have this status; more than a page of them count as a page.
+    /// Returns how many tasks have this status, but at most a page of them.
     fn count(&self, status: &str) -> usize {
         let listed = self
             .host
@@ -278,7 +278,7 @@ impl Campaign {
                     .iter()
                     .map(|status| self.count(status))
                     .sum();
-                // A page shows only that there are more: then the notes must grow.
+                // A full page shows only that tasks are left; progress is then taken from the notes.
                 self.noted.read_on();
                 let now = if left == 0 { tasks } else { self.noted.ended() };
                 (now > over || left == 0).then_some(now.max(over))
@@ -286,7 +286,7 @@ impl Campaign {
         }
     }
 
-    /// All tasks that are over, by number.
+    /// Returns all tasks that are over, by number.
     fn over(&self) -> BTreeMap<u64, Value> {
         let (mut all, mut after) = (BTreeMap::new(), String::new());
         loop {
@@ -304,7 +304,7 @@ impl Campaign {
         }
     }
 
-    /// Nothing is alive any more, according to the records and to the kernel.
+    /// Asserts that nothing is alive any more, according to the records and to the kernel.
     fn assert_nothing_is_left(&self) {
         until("nothing is left over", || {
             let records = self.host.records();

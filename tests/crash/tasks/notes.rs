@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// Whether it fails if it is killed before it saved.
+    /// Returns whether a task of this kind fails if it is killed before it saved.
     pub(super) const fn aborts(self) -> bool {
         match self {
             Self::Plain { aborts } | Self::Bursts { aborts } => aborts,
@@ -139,12 +139,12 @@ impl NotesReader {
         }
     }
 
-    /// How many of these tasks have not begun a burst.
+    /// Returns how many of these tasks have not begun a burst.
     pub(super) fn unbegun(&self, tasks: &BTreeMap<u64, Kind>) -> usize {
         tasks.keys().filter(|id| !self.tasks.contains(id)).count()
     }
 
-    /// How many bursts completed.
+    /// Returns how many bursts completed.
     pub(super) fn ended(&self) -> usize {
         self.ended.values().map(BTreeSet::len).sum()
     }
@@ -216,7 +216,7 @@ fn a_task_that_is_lost_runs_twice_or_ends_as_it_may_not_is_found() {
     );
     let died = Some(task("system-error", "died"));
     assert_eq!(wrong("begin 4 7 99\n", Kind::Beats, died.clone()), 0);
-    // May run twice, but failed; lost; completed although its burst did not.
+    // Violations: it could have run again, but failed; it was lost; it completed although its burst did not.
     assert_eq!(wrong("begin 4 7 99\n", plain, died), 1);
     assert_eq!(wrong(ran, plain, None), 1);
     assert_eq!(

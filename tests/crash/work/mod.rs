@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 const SECONDS: u64 = 10;
 const JOBS_PER_SECOND: u64 = 67;
 
-/// The numbers of runners, and of commands of each. Those of every fourth runner are kept for one job after another.
+/// The numbers of runners, and of commands of each. Every fourth runner keeps its commands for one job after another.
 const RUNNERS: usize = 4;
 const PROCS: &str = "5";
 
@@ -74,7 +74,7 @@ impl fmt::Display for Killed {
 }
 
 impl Killed {
-    /// Whether every case occurred.
+    /// Returns whether every case occurred.
     const fn all(self) -> bool {
         self.runners > 0 && self.commands > 0 && self.coordinators > 0 && self.keepers > 0
     }
@@ -86,7 +86,7 @@ struct Campaign {
     notes: PathBuf,
     noted: NotesReader,
     daemon: Option<Daemon>,
-    /// With the index of each, which determines the kind of its commands.
+    /// The runners, each with its index, which determines the kind of its commands.
     runners: Vec<(usize, Child)>,
     chance: Chance,
     killed: Killed,
@@ -102,7 +102,7 @@ struct Pusher {
 }
 
 impl Pusher {
-    /// Pushes at least this many.
+    /// Begins to push jobs, at least this many.
     fn begin(host: &Host, notes: &Path, jobs: u64) -> Self {
         let acked = Acked::default();
         let theirs = Arc::clone(&acked);
@@ -123,7 +123,7 @@ impl Pusher {
         }
     }
 
-    /// Every acknowledged job, once all were pushed.
+    /// Returns every acknowledged job, once all were pushed.
     fn end(self) -> BTreeSet<u64> {
         self.thread.join().expect("no panic");
         locked(&self.acked).clone()
@@ -134,7 +134,7 @@ fn locked(acked: &Acked) -> MutexGuard<'_, BTreeSet<u64>> {
     acked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether enough jobs wait.
+/// Returns whether enough jobs are waiting.
 fn is_enough(noted: &mut NotesReader, acked: &Acked) -> bool {
     noted.read_on();
     noted.left(&locked(acked)) > WAITING_MAX
@@ -153,7 +153,7 @@ fn push(socket: &Path, key: &str) -> Vec<u64> {
                 return ids.filter_map(id).collect();
             }
             Ok((status, said)) => assert_eq!(status, 503, "{said}"),
-            // It was killed.
+            // The coordinator was killed.
             Err(_) => {}
         }
         rest(PAUSE);
@@ -237,7 +237,7 @@ impl Campaign {
                     usize::try_from(self.chance.below(RUNNERS as u64)).expect("a small number");
                 let (place, mut runner) = self.runners.remove(nth);
                 self.runners.push((place, self.runner(place)));
-                // It may have ended by itself, which is checked at the end.
+                // The runner may have ended by itself, which is checked at the end.
                 drop(runner.kill());
                 drop(runner.wait());
                 self.killed.runners += 1;

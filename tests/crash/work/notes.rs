@@ -50,7 +50,7 @@ pub(super) struct NotesReader {
 }
 
 impl NotesReader {
-    /// No notes yet, in this directory.
+    /// Creates a reader of the notes in this directory, of which there are none yet.
     pub(super) fn of(folder: &Path) -> Self {
         Self {
             file: folder.join("noted"),
@@ -97,7 +97,7 @@ impl NotesReader {
         }
     }
 
-    /// How many of these jobs are not completed.
+    /// Returns how many of these jobs are not completed.
     pub(super) fn left(&self, jobs: &BTreeSet<u64>) -> usize {
         let is_left = |job: &&u64| !self.ended.contains_key(job);
         jobs.iter().filter(is_left).count()

@@ -45,7 +45,7 @@ impl Past {
         past
     }
 
-    /// Spans begin again at a start.
+    /// Handles a start, at which all spans begin again.
     fn start(&mut self, at: u64) {
         for waiting in self.waiting.values_mut() {
             waiting.until = at + (waiting.until - waiting.since);
@@ -133,13 +133,13 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     };
     let none = Vec::<String>::new();
     assert_eq!(wrong(&[ADDED, FAILED, READY, DONE], "end 7 2 3 9\n"), none);
-    // Lost; left and so lost, too; completed under another claim; done twice; not ready when it was due.
+    // Violations: lost; left unfinished, and so lost, too; completed under another claim; done twice; not ready when due.
     assert_eq!(wrong(&[], "end 7 2 3 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED], "end 7 2 3 9\n").len(), 2);
     assert_eq!(wrong(&[ADDED, DONE], "end 7 2 4 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED, DONE, DONE], "end 7 2 3 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED, FAILED, DONE], "end 7 2 3 9\n").len(), 1);
-    // After a start it has its whole time again, but no more.
+    // After a start, the job waits for its whole time again, but no longer.
     let late = READY.replace("16", "111");
     let before = DONE.replace("17", "110");
     assert_eq!(
@@ -151,7 +151,7 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
         wrong(&[ADDED, FAILED, START, &after], "end 7 2 3 9\n").len(),
         1
     );
-    // One claim begins once, and other lines are detected as well.
+    // A job begins only once under one claim, and `beside` lines are violations, too.
     assert_eq!(noted("begin 7 1 3 9\nbegin 7 1 4 9\n").wrong, none);
     assert_eq!(
         noted("begin 7 1 3 9\nbegin 7 1 3 9\nbeside 7 1\n")

@@ -17,7 +17,7 @@ use sexton::clock::Date;
 use sexton::ids::ProcessId;
 use std::sync::Arc;
 
-/// How many tasks and processes are remembered.
+/// The maximum number of tasks, and of processes, that are remembered.
 const REMEMBERED: usize = 8;
 
 /// Clients of one run.
@@ -74,7 +74,7 @@ fn report(chance: &mut Chance) -> Report {
     }
 }
 
-/// Another machine.
+/// Returns how another machine is reached.
 fn far() -> Remote {
     Remote {
         to: Name::try_from("far").expect("the name is short"),

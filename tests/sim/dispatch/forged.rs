@@ -51,7 +51,7 @@ impl Decided<'_> {
         }
     }
 
-    /// The steps that a message would lead to.
+    /// Returns the steps that a message would lead to.
     fn would_be(&self, message: &Message) -> Vec<Step> {
         match self.machine.decide(self.moment, message) {
             Outcome::Changed { steps, .. } => steps,
@@ -59,7 +59,7 @@ impl Decided<'_> {
         }
     }
 
-    /// The slot of a task. Views do not show it, but a decision about the task does.
+    /// Returns the slot of a task. Views do not show it, but a decision about the task does.
     fn slot(&self, task: &Task) -> Option<Slot> {
         let act = if task.paused { Act::Resume } else { Act::Pause };
         let steps = self.would_be(&Message::Act { task: task.id, act });
@@ -70,7 +70,7 @@ impl Decided<'_> {
         }
     }
 
-    /// The slot of a server that must not be removed, found in the same way.
+    /// Returns the slot of a server that must not be removed, found in the same way.
     fn server_slot(&self, server: &ServerView) -> Option<Slot> {
         let steps = self.would_be(&Message::Server {
             name: server.name.clone(),
@@ -89,7 +89,7 @@ impl Decided<'_> {
         tasks.find(|it| it.attempt.as_ref().is_some_and(|it| it.process == process))
     }
 
-    /// The task whose attempt ends by this decision, if any.
+    /// Returns the task whose attempt this decision ends, if it ends one.
     fn over(&self, views: &[TaskView]) -> Option<TaskView> {
         let Message::Gone(gone) = self.message else {
             return None;
@@ -159,7 +159,7 @@ impl Decided<'_> {
         Some(changed(steps))
     }
 
-    /// The same for a task that something holds back, where a thread is free.
+    /// Begins a burst in the same way, of a task that something holds back, where a thread is free.
     fn begins_although(&self, is_held_back: impl Fn(&Obstacle) -> bool) -> Option<Outcome> {
         self.begins(
             |it| it.obstacle.as_ref().is_some_and(&is_held_back),
@@ -167,8 +167,8 @@ impl Decided<'_> {
         )
     }
 
-    /// The same for any task without a work id that could still have a burst: whether its server has a free thread is checked
-    /// before everything else that may hold it back.
+    /// Begins a burst in the same way, of any task without a work id that could still have one: whether its server has a free thread is
+    /// checked before everything else that may hold it back.
     fn begins_on(&self, is_there: impl Fn(&ServerView) -> bool) -> Option<Outcome> {
         let could_begin = |it: &TaskView| {
             let has_bursts = it.task.status.is_fresh() || it.task.status == RunStatus::Waiting;
@@ -215,7 +215,7 @@ fn hard_pause_ignored(decided: &Decided<'_>) -> Option<Outcome> {
     })
 }
 
-/// A task that was woken in its burst waits anyway.
+/// Makes a task that was woken in its burst wait anyway.
 fn wake_lost(decided: &Decided<'_>) -> Option<Outcome> {
     let Message::Gone(gone) = decided.message else {
         return None;
@@ -239,14 +239,14 @@ fn reason_lost(decided: &Decided<'_>) -> Option<Outcome> {
     })
 }
 
-/// Nothing of an attempt is alive, and its thread is not released.
+/// Keeps the thread of an attempt of which nothing is alive.
 fn thread_leaked(decided: &Decided<'_>) -> Option<Outcome> {
     let is_end = matches!(decided.message, Message::Gone(_));
     let ends = |step: &Step| matches!(step, Step::Task(_, TaskStep::Ended { .. }));
     (is_end && decided.steps().iter().any(ends)).then_some(Outcome::Unchanged)
 }
 
-/// A burst begins on a server that is disabled. Operators of a run rarely disable one, so the decision disables it, too.
+/// Begins a burst on a server that is disabled. Operators of a run rarely disable one, so the decision disables it, too.
 fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
     let [step @ Step::Task(_, TaskStep::Claimed { server, .. })] = decided.steps() else {
         return None;
@@ -255,7 +255,7 @@ fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
     Some(changed(vec![disabled, step.clone()]))
 }
 
-/// A report changes its task twice: when it arrives, and when an attempt on another machine repeats it because the answer was lost.
+/// Applies a report twice: when it arrives, and when an attempt on another machine repeats it because the answer was lost.
 fn report_twice(decided: &Decided<'_>) -> Option<Outcome> {
     let Message::Report {
         process, report, ..

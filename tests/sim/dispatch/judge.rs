@@ -42,7 +42,7 @@ impl Dispatches {
     }
 }
 
-/// The record of the process that an outcome launches.
+/// Returns the id of the process that an outcome launches, if it launches one.
 fn launched(outcome: &Outcome) -> Option<ProcessId> {
     let Outcome::Changed { steps, .. } = outcome else {
         return None;
@@ -112,7 +112,7 @@ impl Reference for Dispatches {
     type Clients = TaskClients;
     type Machine = DispatchMachine;
 
-    /// Small limits, so that they are reached.
+    /// Returns limits that are small enough to be reached.
     fn rules() -> Rules {
         Rules {
             tasks_max: 8,
@@ -252,7 +252,7 @@ impl Reference for Dispatches {
         self.model.wakes(watch)
     }
 
-    /// A request that changes nothing is answered in the same way, and is not in the log.
+    /// A request that changes nothing has no entry, and its answer is the same as that of the request that made the change.
     fn may_pass<'a>(
         (message, _): (&Message, &Reply),
         _: impl Fn() -> AnsweredMessages<'a, Self>,

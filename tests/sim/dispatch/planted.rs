@@ -103,12 +103,12 @@ impl History {
         kept.err().map(|violation| violation.promise)
     }
 
-    /// A step that keeps all promises.
+    /// Follows a step that keeps all promises.
     fn right(&mut self, step: Step) {
         assert_eq!(self.send(&Message::Dispatch, step), None);
     }
 
-    /// A step that breaks this promise.
+    /// Follows a step that must break this promise.
     fn wrong(mut self, step: Step, promise: Promise) {
         assert_eq!(self.send(&Message::Dispatch, step), Some(promise));
     }

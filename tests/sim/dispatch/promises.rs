@@ -48,7 +48,7 @@ pub(super) struct Promises {
 type Kept = Result<(), Violation>;
 
 impl Promises {
-    /// One entry.
+    /// Follows one entry, and checks the promises.
     pub(super) fn follow(&mut self, stamp: Stamp, message: &Message, outcome: &Outcome) -> Kept {
         let Outcome::Changed { steps, .. } = outcome else {
             return Ok(());
@@ -151,7 +151,7 @@ impl Promises {
         });
     }
 
-    /// It gets the lowest free slot, unless that one must not be used.
+    /// Adds a server. It gets the lowest free slot, unless that one must not be used.
     fn make_server(&mut self, name: &Name, threads: u32) {
         let made = Server {
             name: name.clone(),
@@ -169,7 +169,7 @@ impl Promises {
         self.servers.push((Slot(slot), made));
     }
 
-    /// A burst begins.
+    /// Begins a burst.
     fn claim(&mut self, slot: Slot, server: Slot, (process, is_far): (ProcessId, bool)) -> Kept {
         let known = self.at(slot).clone();
         let alike = |it: &&TrackedTask| {
@@ -212,7 +212,7 @@ impl Promises {
         Ok(())
     }
 
-    /// The server may be given tasks, and has a free thread.
+    /// Checks that the server may be given tasks, and has a free thread.
     fn check_thread(&self, server: Slot) -> Kept {
         let found = self.servers.iter().find(|(its, _)| *its == server);
         let found = found.map(|(_, it)| it);
@@ -299,7 +299,7 @@ impl TrackedTask {
         }
     }
 
-    /// Only the live attempt may report.
+    /// Checks that only the live attempt reports.
     fn check_reporter(&self, message: &Message) -> Kept {
         let Message::Report {
             process, report, ..
@@ -308,7 +308,7 @@ impl TrackedTask {
             return Ok(());
         };
         let live = self.live.as_ref();
-        // Its result there may be reported while it is being stopped.
+        // The result on another machine may be reported while the attempt is being stopped.
         let is_far = matches!(report, Report::Far(_));
         let its = live.is_some_and(|it| it.process == *process && (!it.stopping || is_far));
         ensure(its, Promise::OnlyTheLive, || {
@@ -316,10 +316,10 @@ impl TrackedTask {
         })
     }
 
-    /// It saves only while it has its update lock.
+    /// Checks that an attempt saves only while it has its update lock.
     fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
-        // Its result there is reported once, whatever its number.
+        // The result on another machine is reported once, whatever its number.
         let ends = matches!(
             message,
             Message::Report {

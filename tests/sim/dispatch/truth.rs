@@ -10,7 +10,7 @@ use sexton::ids::ProcessId;
 use sexton::spine::Host;
 use sexton::spine::machine::Observable as _;
 
-/// Live attempts have live processes, only they hold locks, and a failed task has a reason.
+/// Checks that live attempts have live processes, that only they hold locks, and that a failed task has a reason.
 pub(crate) fn check_tasks(
     tasks: &Host<DispatchMachine>,
     locks: &Host<LockMachine>,
@@ -69,7 +69,7 @@ pub(crate) fn check_tasks(
     Ok(())
 }
 
-/// A task that failed because of an event has that event as its reason.
+/// Checks that a task that failed because of an event has that event as its reason.
 fn check_reason(task: &Task) -> Result<(), Violation> {
     let failed = task.exit == ExitStatus::SystemError;
     ensure(!failed || !task.words.is_empty(), Promise::Reasoned, || {

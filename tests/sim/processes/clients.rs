@@ -14,7 +14,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::ids::{ProcessId, Seq};
 
-/// How many records are remembered.
+/// The maximum number of records that are remembered.
 const REMEMBERED: usize = 10;
 
 /// Clients of one run.
@@ -30,17 +30,17 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// These processes are running, and may register themselves.
+    /// Notes processes that are running and may register themselves.
     pub(crate) fn see(&mut self, strangers: Vec<Identity>) {
         self.strangers = strangers;
     }
 
-    /// Records that clients of other actors may name.
+    /// Returns records that clients of other actors may name.
     pub(crate) fn known(&self) -> Vec<ProcessId> {
         self.ids.clone()
     }
 
-    /// The services that a node is given at its start, or when its configuration is reloaded.
+    /// Returns the request that configures services, at the start of a node or when the configuration is reloaded.
     pub(crate) fn configure(&mut self, chance: &mut Chance) -> Vec<Ask<Processes>> {
         vec![self.configuration.ask(chance)]
     }

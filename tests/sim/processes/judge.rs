@@ -22,7 +22,7 @@ use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Machine as _, Observable as _, Stamp, Start};
 
-/// Later than the request of any stop.
+/// A time later than the request of any stop.
 const LATE: Timestamp = Timestamp(u64::MAX / 2);
 
 /// Processes, according to the model.
@@ -30,7 +30,7 @@ const LATE: Timestamp = Timestamp(u64::MAX / 2);
 pub(crate) struct Processes {
     model: Model,
     offset: Offset,
-    /// Whether nothing is removed because of its age: the wall clock is in doubt.
+    /// Whether removals because of age are held back, because the wall clock is in doubt.
     held: bool,
 }
 
@@ -58,7 +58,7 @@ impl Processes {
         self.model.due(self.now(at), self.held)
     }
 
-    /// The outcome of a message, and the model after it.
+    /// Returns the outcome of a message, and the model after it.
     fn follow(
         &self,
         stamp: Stamp,
@@ -105,7 +105,7 @@ fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
     }
 }
 
-/// A new record has the lowest free slot, and an id of its own.
+/// Checks that a new record has the lowest free slot, and an id of its own.
 fn check_insertion(after: &Model, insertion: &Insertion) -> Result<(), String> {
     let others = || after.records.iter().filter(|it| it.slot != insertion.slot);
     let is_used = |slot: u32| others().any(|it| it.slot == Slot(slot));
@@ -132,7 +132,7 @@ impl Reference for Processes {
     type Clients = Callers;
     type Machine = ProcessMachine;
 
-    /// Small limits, so that they are reached.
+    /// Returns limits that are small enough to be reached.
     fn rules() -> Rules {
         Rules {
             retention_ms: 20_000,

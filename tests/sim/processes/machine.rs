@@ -10,7 +10,7 @@ use sexton::keeper::protocol::{Launch, Request};
 use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long no keeper may be reachable before attempts that only it might know are given up.
+/// After this time without a reachable keeper, in milliseconds, attempts that only a keeper might know are given up.
 const ALONE_MS: u64 = 20_000;
 
 /// The kernel as seen by a port that may have a fault.
@@ -44,7 +44,7 @@ impl Machine {
         self.trees.insert(id);
     }
 
-    /// A signal that reached a process for which none was requested.
+    /// Returns a signal that reached a process for which none was requested.
     pub(super) fn take_stray(&mut self) -> Option<(Key, Option<ProcessId>, u8)> {
         let sent = std::mem::take(&mut self.kernel.signalled);
         let mut stray = sent.into_iter().filter(|(key, tree, _)| {

@@ -72,7 +72,7 @@ impl Port {
         room.met = met;
     }
 
-    /// From now on nothing fails, and processes that survived every signal can be ended.
+    /// Ends all faults: from now on nothing fails, and processes that survived every signal can be ended.
     pub(crate) fn make_well(&self) {
         let mut room = self.room();
         let kernel = room.kernel();
@@ -94,7 +94,7 @@ fn all_well(kernel: &mut Kernel) {
     }
 }
 
-/// Processes of services, with their PIDs.
+/// Returns the processes of services, with their PIDs.
 fn of_services(machine: &Machine) -> Vec<(u32, ProcessId)> {
     let leaders = machine.kernel.processes.iter();
     let leaders = leaders.filter_map(|(pid, it)| Some((*pid, it.leads?)));
@@ -111,7 +111,7 @@ fn end_service(machine: &mut Machine, chance: &mut Chance) {
     }
 }
 
-/// A process reports something about itself, or sends nothing for too long.
+/// Makes a process report something about itself, or send nothing for too long.
 fn say(machine: &mut Machine, chance: &mut Chance) -> Option<Message> {
     let mut leaders = of_services(machine);
     if chance.per_mille(700) {
@@ -188,7 +188,7 @@ fn end_one(kernel: &mut Kernel, chance: &mut Chance, (stranger, status): (bool, 
     }
 }
 
-/// A launched process starts another one, which may leave its session, so that it cannot be attributed.
+/// Makes a launched process start another one, which may leave its session, so that it cannot be attributed.
 fn fork(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     let some = kernel.processes.values().filter(|it| it.tree.is_some());
     let some: Vec<_> = some.map(|it| it.tree).collect();

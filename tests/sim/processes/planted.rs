@@ -14,13 +14,13 @@ fn as_entry(header: &FrameHeader, payload: &[u8]) -> Option<Entry<Message, Outco
     ours.then(|| rmp_serde::from_slice(payload).ok()).flatten()
 }
 
-/// Whether this record shows that an operator stops a service.
+/// Returns whether this record shows that an operator stops a service.
 pub(crate) fn is_service_stop(header: &FrameHeader, payload: &[u8]) -> bool {
     let entry = as_entry(header, payload);
     entry.is_some_and(|it| matches!(it.message, Message::Service(ServiceMessage::Stop(_))))
 }
 
-/// The record as it would be if restarts did not wait.
+/// Returns the record as it would be if restarts did not wait.
 pub(crate) fn without_waits(header: &FrameHeader, payload: &[u8]) -> Vec<u8> {
     let Some(mut entry) = as_entry(header, payload) else {
         return payload.to_vec();

@@ -42,7 +42,7 @@ pub(super) struct Room {
     causes: BTreeSet<Seq>,
     /// Reports that the actor has not received yet.
     reports: VecDeque<Message>,
-    /// The first number of this node.
+    /// The first sequence number of this node.
     began: Seq,
     pub(super) met: EventCounts,
 }
@@ -68,7 +68,7 @@ impl Port {
         self.0.borrow_mut()
     }
 
-    /// A node starts or ends: the port's knowledge is lost, and the kernel stays as it is.
+    /// Handles the start or the end of a node: the port's knowledge is lost, and the kernel stays as it is.
     pub(crate) fn start(&self, began: Seq) {
         let mut room = self.room();
         let mut machine = std::mem::take(room.follower.world());
@@ -123,7 +123,7 @@ impl Port {
         Ok(true)
     }
 
-    /// When the port next acts without a request.
+    /// Returns when the port next acts without a request.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let mut room = self.room();
         let now = room.kernel().now;
@@ -138,8 +138,8 @@ impl Port {
         !is_due && !has_events && room.asked.is_empty() && room.reports.is_empty()
     }
 
-    /// The next report in transit to the actor. Reports of one process stay in the order in which its port sent them; those of
-    /// others may overtake them, and some arrive twice.
+    /// Returns the next report in transit to the actor. Reports of one process stay in the order in which its port sent them;
+    /// those of others may overtake them, and some arrive twice.
     pub(crate) fn report(&self, chance: Option<&mut Chance>) -> Option<Tell> {
         let mut room = self.room();
         if room.reports.is_empty() {
@@ -168,7 +168,7 @@ impl Port {
         })
     }
 
-    /// Everything that was requested is in the log, unless a power cut may have removed it.
+    /// Checks that everything that was requested is in the log, unless a power cut may have removed it.
     pub(crate) fn check_asked(
         &self,
         stands: impl Fn(Seq) -> bool,
@@ -183,7 +183,7 @@ impl Port {
         Ok(())
     }
 
-    /// Processes that may register themselves: unrelated ones, and some that were launched.
+    /// Returns processes that may register themselves: unrelated ones, and some that were launched.
     pub(crate) fn strangers(&self) -> Vec<Identity> {
         let mut room = self.room();
         let kernel = room.kernel();
@@ -301,7 +301,7 @@ impl sexton::spine::port::Port<ProcessMachine> for Port {
     fn perform(&mut self, action: effect::Action<Action>) {
         let mut room = self.room();
         room.causes.insert(action.attempt);
-        // The process that the signal is for: no other process may get it.
+        // The process that the signal is intended for. No other process may get it.
         if let Action::Signal { id, identity, .. } | Action::Kill { id, identity, .. } =
             &action.what
         {

@@ -22,7 +22,7 @@ use sexton::spine::Host;
 use sexton::spine::machine::{Machine as _, Observable as _};
 use std::collections::BTreeMap;
 
-/// No instance of a service has two processes.
+/// Checks that no instance of a service has two processes.
 pub(super) fn check_one_each(machine: &Machine) -> Result<(), Violation> {
     let mut living = BTreeMap::new();
     for id in leaders(&machine.kernel) {
@@ -38,12 +38,12 @@ pub(super) fn check_one_each(machine: &Machine) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Attempts whose own process is alive.
+/// Returns the attempts whose own process is alive.
 fn leaders(kernel: &Kernel) -> impl Iterator<Item = ProcessId> {
     kernel.processes.values().filter_map(|it| it.leads)
 }
 
-/// A service that is shown as ready has reported so.
+/// Checks that a service that is shown as ready has reported so.
 pub(super) fn check_ready(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let right = record.announced != Announced::Ready || machine.ready.contains(&record.id);
     ensure(right, Promise::ReadyTrue, || {
@@ -52,7 +52,7 @@ pub(super) fn check_ready(machine: &Machine, record: &RecordView) -> Result<(), 
 }
 
 impl Port {
-    /// Once everything has settled, each service is in its intended state, or waits for something that will happen.
+    /// Checks, once everything has settled, that each service is in its intended state, or waits for something that will happen.
     pub(crate) fn check_services(
         &self,
         actor: &Actor<Processes>,
@@ -88,7 +88,7 @@ fn services(host: &Host<ProcessMachine>, now: Now) -> Vec<ServiceView> {
     }
 }
 
-/// Whether nothing is left to be done for an instance, except by time, other services or the process itself.
+/// Returns whether nothing is left to be done for an instance, except by time, other services or the process itself.
 fn stands_right(
     (service, it): (&ServiceView, &InstanceView),
     records: &View,
@@ -112,7 +112,7 @@ fn stands_right(
     }
 }
 
-/// Whether a service that comes after it must end first.
+/// Returns whether a service that comes after this one must end first.
 fn is_behind_another(service: &ServiceView, all: &[ServiceView]) -> bool {
     let mut later = all.iter().filter(|it| it.after.contains(&service.name));
     later.any(|it| {
@@ -121,7 +121,7 @@ fn is_behind_another(service: &ServiceView, all: &[ServiceView]) -> bool {
     })
 }
 
-/// Each live process of a service is the one that the service knows.
+/// Checks that each live process of a service is the one that the service knows.
 fn check_strays(machine: &Machine, services: &[ServiceView]) -> Result<(), Violation> {
     let instances = services.iter().flat_map(|it| &it.instances);
     let known: BTreeMap<_, _> = instances

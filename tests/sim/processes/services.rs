@@ -26,7 +26,7 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// The message of a start or a reload to the node.
+    /// Returns the message of a start or a reload to the node.
     pub(super) fn ask(&mut self, chance: &mut Chance) -> Ask<Processes> {
         if chance.per_mille(300) {
             self.bits ^= 1 << chance.below(8);
@@ -39,7 +39,7 @@ impl Configuration {
         self.bits & (1 << bit) != 0
     }
 
-    /// A service that reports when it is ready, one that comes after it, one that runs once, and one that is soon given up.
+    /// Returns a service that reports when it is ready, one that comes after it, one that runs once, and one that is soon given up.
     fn definitions(&self) -> Vec<Definition> {
         let mut db = defined("db", &[]);
         if self.has(1) {
@@ -103,7 +103,7 @@ fn name(chance: &mut Chance) -> Option<String> {
     one.then(|| (*chance.pick(NAMES)).to_owned())
 }
 
-/// A request of an operator.
+/// Returns a request of an operator.
 pub(super) fn request(chance: &mut Chance) -> Message {
     let name = name(chance);
     Message::Service(match chance.weighted(&[(8, 0), (5, 1), (5, 2), (1, 3)]) {
@@ -122,8 +122,8 @@ pub(super) fn watch(chance: &mut Chance) -> Watch {
     Watch::Services(name(chance))
 }
 
-/// Whether two answers show the same services, apart from what changes with time alone: a query may be answered later than
-/// it was sent.
+/// Returns whether two answers show the same services, apart from what changes with time alone: a query may be answered later
+/// than it was sent.
 pub(super) fn are_alike(shown: &Reply, right: &[ServiceView]) -> bool {
     let Reply::Services(shown) = shown else {
         return false;

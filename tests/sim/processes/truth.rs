@@ -16,7 +16,7 @@ use sexton::spine::effect::Tell;
 use sexton::spine::machine::{Actor, Observable as _};
 
 impl Port {
-    /// A notification that something is gone is true.
+    /// Checks that a notification that something is gone is true.
     pub(crate) fn check_gone(
         &self,
         host: &Host<ProcessMachine>,
@@ -36,7 +36,7 @@ impl Port {
             return Ok(());
         };
         let left = members(kernel, record);
-        // For its exit its own report counts.
+        // The end of the process itself is checked when it is reported.
         if record.remains.is_none() && record.end.is_some() {
             return Ok(());
         }
@@ -52,7 +52,7 @@ impl Port {
         })
     }
 
-    /// No attempt has two processes, and every reported end is true.
+    /// Checks that no attempt has two processes, and that every reported end is true.
     pub(crate) fn check(&self, host: &Host<ProcessMachine>) -> Result<(), Violation> {
         let mut room = self.room();
         let machine = &*room.machine();
@@ -75,7 +75,7 @@ impl Port {
         Ok(())
     }
 
-    /// Once everything has settled, processes recorded as running are alive. `over` tells whether enough time has passed that
+    /// Checks, once everything has settled, that processes recorded as running are alive. `over` tells whether enough time has passed that
     /// processes that were to be killed must be gone, too.
     pub(crate) fn check_reconciled(
         &self,
@@ -108,7 +108,7 @@ fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
     identity.is_some_and(|it| kernel.lives((it.boot, it.inode)))
 }
 
-/// Whether SIGKILL was requested, and not only for a process that left a tree that an actor watches.
+/// Returns whether SIGKILL was requested, and not only for a process that left a tree that an actor watches.
 fn is_killed(record: &RecordView) -> bool {
     let stop = record.stop.filter(|stop| stop.killed);
     stop.is_some_and(|stop| stop.tree || record.end.is_none())
@@ -119,7 +119,7 @@ fn members(kernel: &Kernel, record: &RecordView) -> usize {
     processes.filter(|it| it.tree == Some(record.id)).count()
 }
 
-/// A process that is reported as ended has ended, and in the reported way.
+/// Checks that a process that is reported as ended has ended, and in the reported way.
 fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let kernel = &machine.kernel;
     let wrong = |what: &str| {
@@ -165,7 +165,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     check_tree(kernel, record, end)
 }
 
-/// Nothing of a stopped tree is alive once its record is final.
+/// Checks that nothing of a stopped tree is alive once its record is final.
 fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Violation> {
     let stopped = record.stop.is_some_and(|stop| stop.tree);
     let is_over = record.phase == Phase::Exited && end != End::Lost(Lost::Rebooted);
@@ -177,7 +177,7 @@ fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Viol
     )
 }
 
-/// No lock is held or waited for, and no job claimed, on behalf of a process that is gone.
+/// Checks that no lock is held or waited for, and no job claimed, on behalf of a process that is gone.
 pub(crate) fn check_bound(
     (locks, queues): (&Host<LockMachine>, &Host<QueueMachine>),
     processes: &Host<ProcessMachine>,
@@ -198,7 +198,7 @@ pub(crate) fn check_bound(
     Ok(())
 }
 
-/// No pass runs, and no request is next, on behalf of a process that is gone; and no launch waits to be accepted.
+/// Checks that no pass runs and no request is next on behalf of a process that is gone, and that no launch waits to be accepted.
 pub(crate) fn check_passes(
     leases: &Host<LeaseMachine>,
     processes: &Host<ProcessMachine>,
@@ -232,7 +232,7 @@ pub(crate) fn check_passes(
     Ok(())
 }
 
-/// Rights that are bound to a process end with it.
+/// Checks that rights that are bound to a process end with it.
 pub(crate) fn check_binding(
     bound: Binding,
     record: Option<&RecordView>,
@@ -247,7 +247,7 @@ pub(crate) fn check_binding(
     })
 }
 
-/// Whether time still acts on all of it.
+/// Returns whether time still acts on every item of the host.
 pub(crate) fn is_whole<M: Actor>(host: &Host<M>) -> bool {
     !host.is_spent() && host.quarantined().is_empty()
 }

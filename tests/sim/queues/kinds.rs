@@ -4,10 +4,10 @@ use sexton::actors::queue::{
     Claim, Claimant, Class, Message, Order, QueueName, Reply, Rules, TypeRules,
 };
 
-/// Jobs beyond this number are refused.
+/// The maximum number of jobs. Further ones are refused.
 pub(crate) const JOBS_MAX: u32 = 24;
 
-/// The rules of a queue.
+/// Returns the rules of a queue.
 pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
     let default = TypeRules {
         order: Order::Priority,
@@ -44,18 +44,18 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
     }
 }
 
-/// The names of all queues.
+/// Returns the names of all queues.
 pub(crate) fn names() -> [QueueName; 7] {
     ["a", "b", "few", "once", "memory", "same", "slow"]
         .map(|name| QueueName::parse(name.as_bytes()).expect("a valid name"))
 }
 
-/// Whether it has a throttle: at most a number of items is claimed per second.
+/// Returns whether the queue has a throttle: at most a number of items is claimed per second.
 pub(super) fn is_throttled(queue: &QueueName) -> bool {
     rules_of(queue).throttle_milli > 0
 }
 
-/// The same rules without throttles.
+/// Returns the same rules without throttles.
 pub(crate) fn without_throttles(mut rules: Rules) -> Rules {
     for of_type in rules.types.values_mut() {
         of_type.throttle_milli = 0;
@@ -67,13 +67,13 @@ pub(super) fn is_in_memory(queue: &QueueName) -> bool {
     rules_of(queue).class == Class::Memory
 }
 
-/// Whether a claim ends with the process, and its tries are not counted.
+/// Returns whether a claim ends with the process, and its tries are not counted.
 pub(super) fn claim_passes(by: Claimant, claim: &Claim) -> bool {
     let counted = rules_of(&claim.queue).max_tries > 0 || !claim.retries;
     is_in_memory(&claim.queue) || matches!(by, Claimant::Worker(_)) && !counted
 }
 
-/// The ids of the jobs in a reply that are kept in memory.
+/// Returns the ids of the jobs in a reply that are kept in memory.
 pub(super) fn in_memory((message, reply): (&Message, &Reply)) -> Vec<u64> {
     match (message, reply) {
         (Message::Put(put), Reply::Put { id, .. }) if is_in_memory(&put.queue) => vec![*id],

@@ -24,7 +24,7 @@ use sexton::spine::recovery::digest;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Once in this many entries of an actor, the message has an idempotency key.
+/// One in this many entries of an actor has a message with an idempotency key.
 const KEYED: u64 = 8;
 
 /// A machine without its shell, its receipts, its newest entry, and the number of entries.
@@ -114,7 +114,7 @@ fn bury(id: u64, by: Right, priority: Option<u32>) -> Job {
     Job::Bury { id, by, priority }
 }
 
-/// Types of every kind.
+/// Returns rules for queues of every kind.
 fn rules() -> Rules {
     let default = TypeRules {
         claim_ttl_ms: 3_600_000,
@@ -183,7 +183,7 @@ impl<M: machine::Actor> Actor<M> {
         self.last = stamp.seq;
     }
 
-    /// Processes whatever is due.
+    /// Processes everything that is due.
     fn pass(&mut self, ledger: &mut Ledger) {
         let now = ledger.both();
         while let Some(item) = self.machine.due(now) {
@@ -249,7 +249,7 @@ impl Maker {
         maker
     }
 
-    /// One of a few hundred locks under names of every kind: some have waiters, some expire soon.
+    /// Requests one of a few hundred locks, under names of every kind: some have waiters, some expire soon.
     fn request(&mut self, number: u16) {
         let index = match number % 4 {
             0 => Name::new([0xff, 0, b'\\', b'"', number.to_le_bytes()[0]]),
@@ -287,13 +287,13 @@ impl Maker {
         self.queues.decide(&mut self.ledger, at, message);
     }
 
-    /// Processes whatever is due.
+    /// Processes everything that is due.
     fn pass(&mut self) {
         self.locks.pass(&mut self.ledger);
         self.queues.pass(&mut self.ledger);
     }
 
-    /// Jobs of every kind: long and short, ready and delayed, of tenants, once and again, in memory, with keys and roots.
+    /// Adds jobs of every kind: long and short, ready and delayed, of tenants, once and again, in memory, with keys and roots.
     fn fill(&mut self) {
         let names = ["mails", "tenant:mails", "few", "memory", "a+b/c;d.e$f_(g)"];
         for (number, name) in (0..120_u32).zip(names.iter().cycle()) {
@@ -329,7 +329,7 @@ impl Maker {
         self.job(&Job::Spoil);
     }
 
-    /// Claims of every kind.
+    /// Claims jobs in every way.
     fn claim(&mut self) {
         for number in 1..8 {
             let worker = Claimant::Worker(Worker(number));
@@ -339,7 +339,7 @@ impl Maker {
         }
     }
 
-    /// Every end of claims, and every operation on queues.
+    /// Ends claims in every way, and does every operation on queues.
     fn work(&mut self) {
         self.claim();
         for id in 1..60 {
@@ -391,7 +391,7 @@ impl Maker {
         }
     }
 
-    /// A message that panicked.
+    /// Records a message that panicked.
     fn poison(&mut self) {
         let at = self.ledger.now();
         let stamp = self.ledger.order(at);

@@ -15,7 +15,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/golden")
 }
 
-/// The golden directories, by name.
+/// Returns the golden directories, by name.
 fn all(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root).expect("snapshots/golden exists");
     let paths = entries.map(|entry| entry.expect("the directory is readable").path());
@@ -156,7 +156,7 @@ fn what_differs_or_is_not_there_is_noticed() {
     );
 }
 
-/// The current format gives the stored directory. Until a format is frozen, the directory is regenerated when the format changes;
+/// Checks that the current format gives the stored directory. Until a format is frozen, its directory is made again after a change;
 /// afterwards a change requires a new format.
 #[test]
 fn what_is_made_now_is_what_was_made_then() {

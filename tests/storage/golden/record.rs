@@ -27,7 +27,7 @@ pub(crate) struct Record {
     pub(crate) last: u64,
     /// Snapshots by slot: the entry up to which they have the state, their pages, the digest of each actor.
     pub(crate) snapshots: Snapshots,
-    /// Actors by name, those that have any state: a directory may be older than an actor.
+    /// The actors that have any state, by name: a directory may be older than an actor.
     pub(crate) actors: BTreeMap<String, ActorRecord>,
 }
 
@@ -116,7 +116,7 @@ impl Record {
         })
     }
 
-    /// What was recorded beside a golden directory.
+    /// Reads the record beside a golden directory.
     pub(crate) fn load(golden: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(golden.join("record.json"))
             .map_err(|error| error.to_string())?;
@@ -152,7 +152,7 @@ impl Record {
         read().ok_or_else(|| format!("not a record: {text}"))
     }
 
-    /// Writes it beside a golden directory.
+    /// Writes the record beside a golden directory.
     pub(crate) fn save(&self, golden: &Path) {
         let snapshots = self.snapshots.iter().map(|(slot, (upto, pages, digests))| {
             let about = json!({ "upto": upto, "pages": pages, "digests": digests });

@@ -19,7 +19,7 @@ const LONG: Sizes = Sizes {
     max_bytes: 600 << 10,
 };
 
-/// Batches with gaps between their numbers over several segments, the last of which is only prepared; returns what was
+/// Makes batches with gaps between their numbers over several segments, the last of which is only prepared; returns what was
 /// written, and the segment in which the log ends.
 pub(crate) fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
@@ -32,7 +32,7 @@ pub(crate) fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
     (disk, batches.concat(), last)
 }
 
-/// A log with long records, some of them in parts over three segments.
+/// Makes a log with long records, some of them in parts over three segments.
 pub(crate) fn long_log() -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
     let batches = [
@@ -68,7 +68,7 @@ pub(crate) fn behind(all: &[Written], after: u64) -> Vec<Written> {
     wanted.cloned().collect()
 }
 
-/// Everything after every number, even if no earlier segment can be read.
+/// Reads everything after every number, even if no earlier segment can be read.
 fn every_begin_point((disk, all, last): (MemoryDisk, Vec<Written>, u64)) {
     let (_, whole) = read(&disk).expect("an intact log");
     let mut starts = Vec::new();

@@ -10,7 +10,7 @@ use sexton::persist::format::FORMAT_VERSION;
 
 const FLIPS: [u8; 4] = [0x01, 0x10, 0x80, 0xff];
 
-/// Twelve synced batches over several segments; returns the batches, and the segment in which the log ends.
+/// Writes twelve synced batches over several segments; returns them, and the segment in which the log ends.
 fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
     let disk = MemoryDisk::default();
     let batches: Vec<_> = (0..12)
@@ -196,7 +196,7 @@ fn a_missing_segment_is_damage_wherever_it_stood() {
             }
             other => panic!("without segment {ordinal}: {other:?}"),
         }
-        // Also if the prepared one after it is missing.
+        // The same holds if the prepared segment after it is missing.
         disk.delete(&segment(last + 1));
         assert!(read(&disk).is_err(), "without {ordinal}");
     }

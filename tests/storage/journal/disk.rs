@@ -44,7 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Called before a change; an error once the power is off.
+    /// Called before a change; returns an error once the power is off.
     fn change(&self) -> io::Result<()> {
         match &mut lock(&self.state).changes_left {
             Some(0) => Err(io::Error::other("the power is gone")),
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl MemoryDisk {
-    /// Another disk with the same files and no faults.
+    /// Returns another disk with the same files and no faults.
     pub(crate) fn copy(&self) -> Self {
         let copy = Self::default();
         for (name, bytes) in &lock(&self.shared.state).files {
@@ -83,7 +83,7 @@ impl MemoryDisk {
         Arc::clone(state.files.get(name).expect("tests name files that exist"))
     }
 
-    /// Puts a complete file there.
+    /// Puts a complete file on the disk.
     pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
         let bytes = Arc::new(Mutex::new(bytes));
         lock(&self.shared.state)
@@ -121,7 +121,7 @@ impl MemoryDisk {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until a caller waits for a sync.
+    /// Waits until a caller is waiting for a sync.
     pub(crate) fn until_a_sync_waits(&self) {
         let state = lock(&self.shared.state);
         let waited = self

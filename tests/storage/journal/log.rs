@@ -19,7 +19,7 @@ pub(crate) const SMALL: Sizes = Sizes {
 /// Sequence number and payload.
 pub(crate) type Written = (u64, Vec<u8>);
 
-/// A batch of entries.
+/// Returns a batch of entries.
 pub(crate) fn batch(records: &[Written]) -> Batch {
     let mut batch = Batch::default();
     for (seq, payload) in records {
@@ -28,7 +28,7 @@ pub(crate) fn batch(records: &[Written]) -> Batch {
     batch
 }
 
-/// A batch with one mark.
+/// Returns a batch with one mark.
 pub(crate) fn mark(seq: u64, mark: &Mark) -> Batch {
     let mut batch = Batch::default();
     push(
@@ -50,7 +50,7 @@ fn push(batch: &mut Batch, seq: u64, kind: Kind, payload: &[u8]) {
     batch.push(about, |bytes| bytes.extend_from_slice(payload));
 }
 
-/// Records with these numbers, each with a payload of its own, of `len` bytes without a zero.
+/// Returns records with these numbers, each with a payload of its own, of `len` bytes without a zero.
 pub(crate) fn records(seqs: std::ops::RangeInclusive<u64>, len: usize) -> Vec<Written> {
     let byte = |seq: u64, i: usize| u8::try_from((seq * 31 + i as u64 * 7) % 255 + 1).unwrap_or(1);
     seqs.map(|seq| (seq, (0..len).map(|i| byte(seq, i)).collect()))
@@ -87,12 +87,12 @@ pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
     }
 }
 
-/// Everything in the log, and its end.
+/// Returns everything in the log, and its end.
 pub(crate) fn read(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
     read_after(disk, Begin::default())
 }
 
-/// Everything after this number.
+/// Returns the position after this number.
 pub(crate) fn after(seq: u64) -> Begin {
     Begin {
         after: Seq(seq),
@@ -100,7 +100,7 @@ pub(crate) fn after(seq: u64) -> Begin {
     }
 }
 
-/// Everything in the log after a position, and its end.
+/// Returns everything in the log after a position, and its end.
 pub(crate) fn read_after(
     disk: &dyn Disk,
     begin: Begin,
@@ -108,7 +108,7 @@ pub(crate) fn read_after(
     all_of(Reader::open_after(disk, begin)?)
 }
 
-/// Everything that is left of the log, and its end.
+/// Returns everything that is left of the log, and its end.
 pub(crate) fn read_present(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
     all_of(Reader::open_present(disk)?)
 }
@@ -121,7 +121,7 @@ fn all_of(mut reader: Reader<'_>) -> Result<(Vec<Written>, Tail), PersistError> 
     Ok((records, reader.tail().clone()))
 }
 
-/// The name of a segment.
+/// Returns the name of a segment.
 pub(crate) fn segment(ordinal: u64) -> String {
     sexton::persist::journal::segment::name(ordinal)
 }
@@ -137,7 +137,7 @@ pub(crate) fn of_format(version: u32, bytes: &mut [u8]) {
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The number of the first record of a segment, from its bytes: none if it is empty, or begins with its end mark.
+/// Returns the number of a segment's first record, from its bytes: `None` if it is empty, or begins with its end mark.
 pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
     let bytes = disk.bytes(&segment(ordinal));
     let seq = bytes.get(40..48)?.first_chunk().copied()?;
@@ -145,7 +145,7 @@ pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
     (kind != 0 && kind != 4).then_some(u64::from_le_bytes(seq))
 }
 
-/// The segment from which everything after a number can be read, by the documented rule.
+/// Returns the segment from which everything after a number can be read, by the documented rule.
 pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
     (1..=last)
         .rev()
@@ -153,7 +153,7 @@ pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
         .unwrap_or(1)
 }
 
-/// How much of a segment is used. Relies on payloads that end with a nonzero byte, as end marks and headers do.
+/// Returns how much of a segment is used. Relies on payloads that end with a nonzero byte, as end marks and headers do.
 pub(crate) fn used(disk: &MemoryDisk, ordinal: u64) -> usize {
     let bytes = disk.bytes(&segment(ordinal));
     let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);

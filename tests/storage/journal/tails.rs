@@ -15,7 +15,7 @@ const ROOMY: Sizes = Sizes {
     max_bytes: 64 << 10,
 };
 
-/// A log with synced batches, followed by one that is only written; returns where that one begins and ends.
+/// Writes a log with synced batches, and one that is not synced; returns where the latter begins and ends.
 fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, usize, usize) {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, ROOMY).expect("the log opens");
@@ -29,7 +29,7 @@ fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, 
     (disk, begin, end)
 }
 
-/// Appends after a cut; what was kept is still there, and nothing of what was cut.
+/// Appends after a cut, and checks that what was kept is still there, and nothing of what was cut.
 fn append_and_read(disk: &MemoryDisk, sizes: Sizes, kept: &[Written]) {
     let (_, tail) = read(disk).expect("the log can be read");
     let more = records(tail.next().0 + 5000..=tail.next().0 + 5002, 3);
@@ -122,7 +122,7 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
     }
 }
 
-/// A log whose last record is in parts over three segments, with the last part torn off.
+/// Writes a log whose last record is in parts over three segments, with the last part torn off.
 fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
     let sizes = Sizes {
         first_bytes: 600 << 10,

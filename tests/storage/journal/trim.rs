@@ -34,7 +34,7 @@ fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, 
     (disk, batches.concat(), last)
 }
 
-/// The existing segments.
+/// Returns the existing segments.
 fn there(disk: &MemoryDisk, last: u64) -> Vec<u64> {
     let names = disk.names();
     (1..=last + 1)

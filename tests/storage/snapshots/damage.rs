@@ -13,7 +13,7 @@ use sexton::persist::snapshots::{BySlot, SlotId};
 use sexton::spine::machine::{Observable as _, Paged as _};
 use std::path::Path;
 
-/// How many positions are tried, by the recovery alone, by a node, by the program.
+/// The number of positions tried by the recovery alone, by a node, and by the program.
 const PLACES: usize = 300;
 const NODES: usize = 16;
 const PROGRAMS: usize = 6;
@@ -64,7 +64,7 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
     assert_eq!(locks.digest(), whole.digest());
 }
 
-/// The state of a directory, with both slots intact.
+/// Returns the state of a directory once both slots are intact again.
 fn healed(data: &Path, whole: &[EntryView], harm: &Harm) {
     assert_eq!(sealed(data), [true; 2], "{harm:?}: both are intact again");
     let (locks, past) = start(data).expect("both are intact");
@@ -206,7 +206,7 @@ fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
     for (place, plant) in plant {
         let copy = tempfile::tempdir().unwrap();
         directory::copy(made.path(), copy.path());
-        // A client that opens the directory is not prevented from doing so either.
+        // A pipe in this position does not block a client that opens the directory, either.
         pipe(&copy.path().join("lock.tmp"));
         let path = copy.path().join("snapshots").join(place);
         if path.is_dir() {

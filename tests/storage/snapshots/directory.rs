@@ -16,9 +16,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// How many locks are requested at a time.
+/// The number of locks that are requested at a time.
 const BURST: usize = 1000;
-/// Seconds that no test takes.
+/// The TTL of locks in seconds, longer than any test takes.
 const TTL: u16 = 60_000;
 
 /// Segments of a journal that is never trimmed, because all of it fits in the first.
@@ -32,7 +32,7 @@ pub(crate) const SMALL: Sizes = Sizes {
     max_bytes: 64 << 10,
 };
 
-/// A node that takes checkpoints only on request.
+/// Opens a node that takes checkpoints only on request.
 pub(crate) fn open(data: &Path, segments: Sizes) -> Node {
     Node::open(settings(data, segments)).expect("the node opens")
 }
@@ -99,8 +99,8 @@ pub(crate) fn checkpoint(node: &Node) -> Taken {
     node::wait(node.handle().checkpoint()).expect("a checkpoint is taken")
 }
 
-/// A directory with both slots sealed, each written more than once, and entries after the newest; as if it was left by a
-/// kill: what the stop wrote is removed again.
+/// Makes a directory with both slots sealed, each written more than once, and entries after the newest. It is left as if by
+/// a kill: what the stop wrote is removed again.
 pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
     let made = tempfile::tempdir().expect("a temporary directory");
     let data = made.path().join("data");
@@ -118,13 +118,13 @@ pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
     left
 }
 
-/// The slots of a directory.
+/// Returns the slots of a directory.
 pub(crate) fn slots(data: &Path) -> Slots {
     let disk = Arc::new(RealDisk::new(data));
     Slots::new(disk, Arc::new(SledStores::new(data)))
 }
 
-/// The state after a start.
+/// Returns the state after a start.
 pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), RecoveryError> {
     let mut replica = Replica::<LockMachine>::new(lock::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
@@ -141,7 +141,7 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
     Ok((replica.into_parts().machine, past))
 }
 
-/// Every lock, without its remaining time, which begins again with each start.
+/// Returns every lock without its remaining time, which begins again with each start.
 pub(crate) fn timeless(mut entries: Vec<EntryView>) -> Vec<EntryView> {
     for entry in &mut entries {
         entry.deadline = None;
@@ -149,7 +149,7 @@ pub(crate) fn timeless(mut entries: Vec<EntryView>) -> Vec<EntryView> {
     entries
 }
 
-/// The entry up to which each sealed slot has the state.
+/// Returns which slots are sealed.
 pub(crate) fn sealed(data: &Path) -> [bool; 2] {
     SlotId::ALL.map(|slot| {
         let found = slots(data).look(slot).expect("no newer program was here");
@@ -157,14 +157,14 @@ pub(crate) fn sealed(data: &Path) -> [bool; 2] {
     })
 }
 
-/// Every file with its bytes, except sockets and the file that names the process using the directory.
+/// Returns every file with its bytes, except sockets and the file that names the process using the directory.
 pub(crate) fn bytes(data: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     each_file(data, "", &mut |name| {
         if name != "lock" {
             match std::fs::read(data.join(name)) {
                 Ok(bytes) => drop(files.insert(name.to_owned(), bytes)),
-                // A segment that was being prepared now has its name.
+                // A segment that was being prepared has been renamed.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{name}"),
             }
         }
@@ -179,7 +179,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
         let folder = place.parent().expect("it is in a folder");
         std::fs::create_dir_all(folder).expect("a new directory");
         if let Err(error) = std::fs::copy(from.join(name), place) {
-            // A segment that was being prepared now has its name.
+            // A segment that was being prepared has been renamed.
             assert_eq!(error.kind(), ErrorKind::NotFound, "{name}");
         }
     });

@@ -11,7 +11,7 @@ use sexton::spine::machine::Observable as _;
 use std::path::Path;
 use std::process::Output;
 
-/// With this many locks a snapshot is larger than a segment of the journal.
+/// The number of locks with which a snapshot is larger than a segment of the journal.
 const LOCKS: usize = 60_000;
 
 fn serve(data: &Path) -> Daemon {
@@ -89,7 +89,7 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
     assert!(timeless(locks.view().entries) == whole);
 }
 
-/// Killed while the disk was full, it starts from what it had.
+/// A coordinator that is killed while the disk is full starts from the state it had.
 #[test]
 fn a_start_behind_a_full_disk_is_whole() {
     let files = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ pub(crate) enum Harm {
 }
 
 impl Harm {
-    /// Some damage to this slot or to its seal, among the bytes in use.
+    /// Chooses some damage to this slot or to its seal, among the bytes in use.
     pub(crate) fn choose(
         chance: &mut Chance,
         files: &BTreeMap<String, Vec<u8>>,

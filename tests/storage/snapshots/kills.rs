@@ -42,7 +42,7 @@ fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
     CHANGES / 2
 }
 
-/// The status of the running program.
+/// Returns the status of the running program.
 fn status(data: &Path) -> String {
     let asked = sexton()
         .args(["status", "--json", "--data"])

@@ -33,7 +33,7 @@ fn culprit() -> Message {
     }
 }
 
-/// The limit on panics is never reached.
+/// Returns rules under which the limit on panics is never reached.
 fn often() -> Rules {
     let mut rules = Rules::default();
     rules.supervisor.rebuilds.restarts_max = 1000;

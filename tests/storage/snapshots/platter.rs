@@ -40,7 +40,7 @@ pub(crate) struct Platter {
 }
 
 impl Platter {
-    /// A directory in which everything is synced now.
+    /// Creates a platter on which everything in a directory is synced now.
     pub(crate) fn new(root: &Path, lies: bool, cut: Arc<dyn Fn(&Self) + Send + Sync>) -> Self {
         let platter = Self {
             root: root.to_owned(),
@@ -58,7 +58,7 @@ impl Platter {
         (self.cut)(self);
     }
 
-    /// What a power cut now may leave, written to another directory.
+    /// Writes what a power cut now may leave to another directory.
     pub(crate) fn leave(&self, to: &Path, chance: &mut Chance) {
         // Nothing of the unsynced data, half of it, or all.
         let kept = 50 * chance.below(3);
@@ -94,7 +94,7 @@ impl Platter {
             } else {
                 let was = self.synced().bytes.get(&chosen.number).cloned();
                 let was = was.unwrap_or_default();
-                // Removed meanwhile: its bytes are the synced ones.
+                // The file was removed meanwhile: its bytes are the synced ones.
                 let is = now.and_then(|now| std::fs::read(now).ok());
                 let left = is.map_or_else(|| was.clone(), |is| mix(&is, &was, keep));
                 std::fs::write(to.join(name), left).expect("a writable file");
@@ -145,7 +145,7 @@ fn node(place: &Path) -> Option<Node> {
     })
 }
 
-/// The current content of a directory; empty if it was removed.
+/// Returns the current content of a directory; empty if it was removed.
 fn names(folder: &Path) -> BTreeMap<String, Node> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
@@ -155,7 +155,7 @@ fn names(folder: &Path) -> BTreeMap<String, Node> {
     named.collect()
 }
 
-/// The bytes, with each block and the length either new or old.
+/// Mixes the bytes: each block and the length is either new or old.
 fn mix(is: &[u8], was: &[u8], keep: &mut dyn FnMut(()) -> bool) -> Vec<u8> {
     let len = if is.len() == was.len() || keep(()) {
         is.len()

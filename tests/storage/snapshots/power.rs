@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const LOCKS: usize = 3000;
-/// Entries between two checkpoints.
+/// The number of entries between two checkpoints.
 const EVERY: u64 = 500;
 
 /// Power cuts, and their results.
@@ -31,7 +31,7 @@ struct Cuts {
     chance: Chance,
     /// The power is cut at one in this many opportunities.
     one_in: u64,
-    /// The state that must exist after each.
+    /// The state that must exist after each power cut.
     digest: Digest,
     count: u64,
     /// Cuts that left a slot incomplete; cuts that left both complete; cuts with the first segment removed.
@@ -123,7 +123,7 @@ impl Store for CutStore {
     }
 }
 
-/// A journal without snapshots, and its state.
+/// Makes a journal without snapshots, and returns its state.
 fn journal(data: &Path) -> Digest {
     let node = open(data, SMALL);
     for first in (0..LOCKS).step_by(500) {
@@ -175,7 +175,7 @@ fn checkpoint(
     platter.may_be_cut();
 }
 
-/// Checkpoints from the first entry to the last, with cuts wherever one is possible.
+/// Takes checkpoints from the first entry to the last, with cuts wherever one is possible.
 fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     let digest = journal(data);
     // The records are read from a copy, because trimming happens later.

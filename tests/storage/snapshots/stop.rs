@@ -10,7 +10,7 @@ use sexton::spine::checkpoint::Rules;
 use sexton::spine::delivery::Item;
 use sexton::spine::machine::Observable as _;
 
-/// Records that a start may have to replay after a stop: marks.
+/// The maximum number of records that a start may have to replay after a stop. All of them are marks.
 const MARKS_MAX: u64 = 4;
 
 #[test]
@@ -40,7 +40,7 @@ fn a_start_behind_a_stop_has_nothing_to_repeat() {
     }
 }
 
-/// Requests until the node has stopped.
+/// Sends requests until the node has stopped.
 fn pester(handle: &Handle, number: usize) {
     let name = Name::try_from(number.to_string().as_str()).expect("a short name");
     let request = || Message::Request {

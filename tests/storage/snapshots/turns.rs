@@ -127,7 +127,7 @@ fn nobody_else_may_read_them() {
     node.stop().unwrap();
 }
 
-/// The relevant amount is what a start would have to read, whichever process wrote it.
+/// A checkpoint is due when a start would have to read enough, whichever processes wrote it.
 #[test]
 fn lives_that_are_too_short_for_a_checkpoint_come_to_one_together() {
     let files = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use sexton::actors::lock::LockState;
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
-/// Returns the verdict on an attempt, given how its process ended if it had one.
+/// Returns the verdict on an attempt. `exit` is how its process ended, if it had a process.
 fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
     // A command that may have run must not run again, unless it saved its state or may be repeated.
     let broken = |cause| {
@@ -62,7 +62,7 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
     }
 }
 
-/// Returns the wait after `setbacks + 1` failed attempts.
+/// Returns the wait after `setbacks + 1` failed attempts, in milliseconds.
 fn backoff(setbacks: u32) -> u64 {
     if setbacks == 0 {
         return 0;

@@ -58,11 +58,11 @@ pub(crate) struct Model {
     pub(crate) state: State,
     /// Tasks for which handling a deadline panicked. Their deadlines are ignored until the task changes.
     stuck: Vec<Slot>,
-    /// Whether no burst begins until the state changes, because beginning one panicked.
+    /// Set when beginning a burst panicked: no burst begins until the state changes.
     stalled: bool,
-    /// Whether the wall clock is in doubt, so that no task is forgotten by date.
+    /// Whether the wall clock is in doubt. While it is, no task is forgotten because of its age.
     pub(crate) held: bool,
-    /// Whether the disk is low on space, so that no burst begins.
+    /// Whether the disk is low on space. While it is, no burst begins.
     pub(crate) disk_low: bool,
     /// Whether an attempt has failed because of its server since this flag was last reset.
     pub(crate) troubled: bool,
@@ -150,7 +150,7 @@ impl Model {
         tasks.find(|(its, _)| *its == slot).map(|(_, task)| task)
     }
 
-    /// Returns a task that is to be changed; its deadlines are handled again.
+    /// Returns a task for modification. Its deadlines are handled again from now on.
     fn at(&mut self, slot: Slot) -> &mut Task {
         self.stuck.retain(|it| *it != slot);
         let mut tasks = self.state.tasks.iter_mut();
@@ -188,7 +188,7 @@ impl Model {
         over
     }
 
-    /// Forgets the oldest task that is over if one more would exceed the limit, and a second one if the limit would still be exceeded.
+    /// Forgets the oldest task that is over if another task would exceed the limit, and a second one if that is not enough.
     fn make_room(&mut self, than: Slot) {
         for _ in 0..2 {
             let mut over = self.over();

@@ -123,7 +123,7 @@ impl Model {
         task.paused.then_some(Obstacle::Paused)
     }
 
-    /// Returns any other obstacle to the next burst, except a lack of threads.
+    /// Returns any other obstacle to the task's next burst, except a lack of threads.
     fn obstacle_of_others(&self, task: &Task) -> Option<Obstacle> {
         let fresh = task.status != RunStatus::Waiting;
         let stops = |pause: Pause| pause == Pause::Hard || fresh && pause == Pause::Soft;

@@ -160,7 +160,7 @@ impl Model {
         self.tells.push(Notification::Process(Box::new(watch)));
     }
 
-    /// Requests a launch or, once it was accepted, notification of the end.
+    /// Requests a launch or, once the launch was accepted, notification of the end of the process.
     fn tell_process(&mut self, id: ProcessId, taken: bool, launching: Launching) {
         if taken {
             return self.tell_watch(id);

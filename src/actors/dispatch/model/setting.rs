@@ -120,7 +120,7 @@ impl Model {
         found.map(|(_, server)| server).expect("the server exists")
     }
 
-    /// Checks whether a server may be added in addition to `others` other new servers.
+    /// Checks whether a server may be added along with `others` more new servers.
     fn check_new(
         &self,
         name: &Name,

@@ -170,7 +170,7 @@ impl Model {
         )
     }
 
-    /// Returns the lease with this name, creating it if there is room.
+    /// Returns the lease with this name. Creates it if necessary, and refuses if there is no room for it.
     fn made(&mut self, name: &Name) -> Result<&mut ModelLease, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);

@@ -65,7 +65,7 @@ impl ModelLease {
         self.lease.command.clone().or(set)
     }
 
-    /// Returns the deadline of the lease.
+    /// Returns the deadline of the lease, if it has one.
     pub(super) fn acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         let lease = &self.lease;
         let mut all = Vec::new();
@@ -95,7 +95,7 @@ impl ModelLease {
         all.into_iter().min().map(Timestamp)
     }
 
-    /// Records that a whole pass after the newest is owed.
+    /// Records that another whole pass must follow the newest one.
     pub(super) fn owe(&mut self) {
         self.lease.wanted = self.lease.begun + 1;
         self.lease.broken = 0;

@@ -50,7 +50,7 @@ impl Model {
         Ok((true, Reply::Registered { record, known }))
     }
 
-    /// Adds a record. Without an entry for it, only determines whether the record would be refused.
+    /// Adds a record. If no entry is given for it, only checks whether the record would be refused.
     pub(super) fn add(
         &mut self,
         launching: &Launching,
@@ -109,7 +109,7 @@ impl Model {
         Ok(id)
     }
 
-    /// Returns the records to remove to make room: those that ended longest ago, except ancestors.
+    /// Returns the records to remove to make room: those that ended longest ago, except ancestors of the new record.
     fn making_room(&self, bytes: u64, above: &[ProcessId]) -> Result<Vec<Slot>, Refused> {
         let mut gone = Vec::new();
         let mut after = self.clone();

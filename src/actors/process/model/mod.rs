@@ -37,16 +37,16 @@ pub(super) struct Modelled {
     made: Seq,
     spec: Spec,
     expires: Option<Timestamp>,
-    /// The deadline for its report that it is ready.
+    /// The time by which the process must report that it is ready.
     ready_by: Option<Timestamp>,
     empty: bool,
     signals: Vec<(Seq, u8, bool)>,
     pub(super) bytes: u64,
-    /// Whether it is exempt from deadlines, because handling one of them panicked.
+    /// Whether its deadlines are ignored because handling one of them panicked.
     pub(super) quarantined: bool,
-    /// The actors that are notified when it is gone.
+    /// The actors to notify of the end of the process or its tree.
     watchers: Vec<(ActorId, Until)>,
-    /// The actor that requested its launch and may not know of it yet.
+    /// The actor that requested the launch and may not know of the record yet.
     awaited: Option<ActorId>,
     /// Whether its tree, or a tree that contains it, is watched.
     tree_watched: bool,
@@ -267,7 +267,7 @@ impl Model {
         ids
     }
 
-    /// Stops the live launched processes below a record, in the same way.
+    /// Stops the live launched processes below a record, as `asked`.
     fn stop_below(&mut self, id: ProcessId, asked: Stop, actions: &mut Actions) -> bool {
         let epoch = self.epoch;
         let mut changed = false;
@@ -349,7 +349,7 @@ impl Model {
         changed
     }
 
-    /// Updates for each record how many of its children are live, or have live descendants.
+    /// Updates each record's count of children that are live or have live descendants.
     fn count_below(&mut self) {
         let lively = self.records.iter().filter(|it| self.stays(it.view.id));
         let parents: Vec<_> = lively.filter_map(|it| it.view.parent).collect();

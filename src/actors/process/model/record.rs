@@ -77,7 +77,7 @@ impl Modelled {
         actions.push((self.slot.0.into(), self.made, what));
     }
 
-    /// States the step of a stop if it was requested by this entry.
+    /// States the action of a stop if this entry requested it.
     pub(super) fn step(&self, entry: Seq, actions: &mut Actions) {
         if self.view.phase == Phase::Queued {
             return;
@@ -165,7 +165,7 @@ impl Modelled {
         Ok(changed)
     }
 
-    /// Returns the stop that a client requests for a whole tree, if this message does.
+    /// Returns the stop that this message requests for a whole tree; `None` if it requests none.
     pub(super) fn stops_tree(&self, message: &Message, entry: Entry) -> Option<Stop> {
         let stops = matches!(message, Message::Stop { tree: true, .. });
         stops.then(|| self.asked_stop(message, entry))
@@ -187,7 +187,7 @@ impl Modelled {
         new_stop(entry, (Cause::Request, signal), (grace_ms, tree))
     }
 
-    /// Applies a notice of the process, or its absence.
+    /// Applies a notification from the process, or the absence of one.
     fn noticed(&mut self, notice: &Notice, entry: Entry, actions: &mut Actions) -> bool {
         const ABORT: u8 = 6;
         let before = (self.view.announced, self.view.said.clone());

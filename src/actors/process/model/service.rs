@@ -27,7 +27,7 @@ pub(in super::super) struct Served {
     /// Processes launched before this entry must be replaced.
     pub(super) revision: Seq,
     pub(super) places: Vec<Place>,
-    /// Whether it is exempt from due steps, because one of them panicked.
+    /// Whether its due steps are skipped because one of them panicked.
     pub(in super::super) quarantined: bool,
 }
 
@@ -84,13 +84,13 @@ impl Served {
         !self.is_up() || is_old || nth >= self.size()
     }
 
-    /// Returns its processes, each with the number of its slot.
+    /// Returns the processes of the service, each with the number of its slot.
     pub(super) fn processes(&self) -> impl Iterator<Item = (usize, ProcessId)> {
         let places = self.places.iter().enumerate();
         places.filter_map(|(nth, it)| Some((nth, it.process?)))
     }
 
-    /// Resets waits, restart counts and verdicts of its processes.
+    /// Resets the waits, restart counts and verdicts of the service's processes.
     fn forgive(&mut self) {
         for it in &mut self.places {
             (it.next, it.series, it.verdict) = (None, 0, None);
@@ -165,7 +165,7 @@ impl Model {
         self.find(id).is_some_and(|it| it.view.stop.is_some())
     }
 
-    /// Returns whether one of its processes is being stopped, which is not reversed.
+    /// Returns whether a process of the service is being stopped. A stop is not reversed.
     fn is_being_stopped(&self, it: &Served) -> bool {
         it.processes().any(|(_, id)| self.has_stop(id))
     }
@@ -178,7 +178,7 @@ impl Model {
         it.view.phase == Phase::Running && (!says || it.view.announced == Announced::Ready)
     }
 
-    /// Returns the services that it waits for: those that should be up, and are neither ready nor finished.
+    /// Returns the services that this one waits for: those that should be up but are neither ready nor finished.
     pub(super) fn awaited<'a>(&'a self, it: &'a Served) -> impl Iterator<Item = &'a Served> {
         let names = it.definition.after.iter();
         let others = names.filter_map(|name| self.service_of_name(name));
@@ -340,7 +340,7 @@ impl Model {
         Some((it.place(first).next.unwrap_or(NOW), Act::Launch(first)))
     }
 
-    /// Returns whether a service that depends on it must end first. Processes that survive SIGKILL do not delay others.
+    /// Returns whether a service that depends on this one must end first. Processes that survive SIGKILL do not delay others.
     fn is_held_up(&self, it: &Served) -> bool {
         let is_stuck = |id| self.find(id).is_some_and(|it| it.view.stuck.is_some());
         let mut later = self.services.iter();

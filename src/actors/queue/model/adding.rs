@@ -145,7 +145,7 @@ impl Model {
         put.dedup.or(by_body.then_some(says))
     }
 
-    /// Returns the oldest unclaimed job that this one duplicates.
+    /// Returns the oldest unclaimed job that a new job would duplicate, if there is one.
     fn twin(&self, put: &Put) -> Option<&Entry> {
         let key = self.key_of(put)?;
         let jobs = self.jobs.iter().filter(|job| {

@@ -6,7 +6,7 @@ use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refuse
 use sexton::clock::Timestamp;
 
 impl Entry {
-    /// Restarts the span, and binds the claim to another process if the message requests it.
+    /// Restarts the span of the claim, and binds the claim to another process if the message requests it.
     fn touch(&mut self, message: &Message, at: Timestamp) {
         self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         self.quarantined = false;
@@ -14,7 +14,7 @@ impl Entry {
             return;
         };
         (self.view.bound, self.worker) = (Some(*to), None);
-        // A claim that would have lasted until the end of time now ends only with its process.
+        // A claim that would have lasted until the end of time now ends only with the process.
         self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
     }
 

@@ -71,12 +71,12 @@ pub(super) struct Entry {
     buried: Seq,
     dedup: Option<DedupKey>,
     root: Option<Root>,
-    /// Whether a tube command added it.
+    /// Whether a tube command added the job.
     tube: bool,
     /// Number of work items, for a throttle.
     items: u32,
     pub(super) body: Body,
-    /// Whether it has been run once and may not be run again.
+    /// Whether the job has run once and may not run again.
     is_gone: bool,
     /// If set, the job's deadline is ignored until something else changes the job.
     pub(super) quarantined: bool,
@@ -134,7 +134,7 @@ impl Entry {
         self.go(Phase::Ready, None);
     }
 
-    /// Restarts the span.
+    /// Restarts the span of the claim.
     fn start(&mut self, at: Timestamp) {
         self.quarantined = false;
         if self.worker.is_some() {
@@ -330,7 +330,7 @@ impl Model {
         chosen.or_else(|| bests().next())
     }
 
-    /// Returns the job that a claim from these queues takes.
+    /// Returns the job that a claim from these queues takes, if there is one.
     fn best(&self, queues: &[QueueName]) -> Option<&Entry> {
         let can = |job: &&Entry| {
             let queue = &job.view.queue;

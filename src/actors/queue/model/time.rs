@@ -103,7 +103,7 @@ impl Model {
         tickets.min().map(Due::Waiter)
     }
 
-    /// Returns the oldest request that waits for a tenant's turn and can be served.
+    /// Returns the oldest request that waits for a tenant's turn and can be served, if there is one.
     fn next_turn(&self) -> Option<Due> {
         let has_turn = |(_, pop): &&(Ticket, Pop)| {
             let any = pop.any.as_ref();

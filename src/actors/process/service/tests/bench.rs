@@ -32,7 +32,7 @@ pub(super) struct Bench {
     pub(super) launched: Vec<ProcessId>,
     /// Processes that are running, with their PIDs.
     pub(super) running: BTreeMap<ProcessId, u32>,
-    /// Processes that were requested to end and have not ended yet, in the order of the requests.
+    /// Processes that were told to end and have not ended yet, in the order of the requests.
     pub(super) told: Vec<ProcessId>,
     /// Waits that have been answered.
     pub(super) woken: Vec<(Ticket, Reply)>,
@@ -107,7 +107,7 @@ impl Bench {
         reply
     }
 
-    /// Decides, and commits here and in the replica.
+    /// Decides a message, and commits the outcome here and in the replica.
     pub(super) fn send(&mut self, message: &Message) -> Reply {
         let moment = Moment {
             seq: Seq(self.seq.0 + 1),

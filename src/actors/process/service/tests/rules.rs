@@ -114,7 +114,7 @@ fn too_many_restarts_in_a_period_are_given_up_until_a_start() {
     );
     bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Running);
-    // Restarts before the period do not count.
+    // Restarts that are older than the period do not count.
     for _ in 0..5 {
         bench.wait_ms(600);
         bench.ends("web", killed());
