@@ -150,7 +150,7 @@ static NONE: RareFields = RareFields {
     found: None,
 };
 
-/// The rare fields of a record: allocated when one of them is written, until [`settle`](Rare::settle) finds none set.
+/// The rare fields of a record: allocated when one of them is written, until `settle` finds none set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rare(Option<Box<RareFields>>);
 
