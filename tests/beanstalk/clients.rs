@@ -33,7 +33,7 @@ impl Drop for Server {
     }
 }
 
-/// An address on which no process listens, with this port or any.
+/// Returns an address with this port, or with any for 0, on which no process listens.
 fn free(port: u16) -> std::io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, unserved::port(port)?).into())
 }

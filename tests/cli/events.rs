@@ -34,7 +34,7 @@ impl Showing {
         line
     }
 
-    /// The next line, for which this action is repeated, because the command may not have subscribed yet.
+    /// Returns the next line. Repeats this action until it arrives, because the command may not have subscribed yet.
     fn line_after(&mut self, mut act: impl FnMut()) -> String {
         std::thread::scope(|scope| {
             let line = scope.spawn(|| self.line());

@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     Ok(parse(path, &bytes))
 }
 
-/// Returns the problems of a text to be written to the file `path`, without those in the meaning of its settings.
+/// Returns the problems of a text to be written to the file `path`. The values of its settings are not checked.
 pub(crate) fn problems_of(path: &Path, text: &str) -> Vec<String> {
     let problems = parse(path, text.as_bytes()).problems;
     problems.iter().map(ToString::to_string).collect()
