@@ -27,7 +27,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }

@@ -161,7 +161,7 @@ impl DescriptorLimit {
 
 impl Drop for DescriptorLimit {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may already have ended.
         let _ended = prlimit(Some(self.0), Resource::Nofile, self.1);
     }
 }

@@ -68,7 +68,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -54,7 +54,7 @@ impl Showing {
 
 impl Drop for Showing {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

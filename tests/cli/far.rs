@@ -219,7 +219,7 @@ impl Drop for Far {
         }
         // Each keeping process stops its command, with everything that it started, and then exits.
         for pid in self.keepers() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _gone = kill_process(pid, Signal::TERM);
         }
     }

@@ -124,7 +124,7 @@ impl Drop for Application {
             .ok()
             .and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
         if let Some(keeper) = keeper {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(keeper, Signal::KILL);
         }
     }

@@ -290,7 +290,7 @@ impl Drop for Reader {
         self.tree.end_processes();
         let server = std::fs::read_to_string(self.files.join("server")).unwrap_or_default();
         if let Some(server) = server.trim().parse().ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(server, Signal::KILL);
         }
     }

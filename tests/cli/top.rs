@@ -321,7 +321,7 @@ fn picture(seen: &str) -> Vec<String> {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }

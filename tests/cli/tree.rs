@@ -218,7 +218,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         self.end_processes();
         if let Some(keeper) = self.keeper() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(keeper, Signal::KILL);
         }
     }

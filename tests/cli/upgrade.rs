@@ -84,7 +84,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(keeper, Signal::KILL);
         }
         crate::groups::remove(&self.data);

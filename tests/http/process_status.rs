@@ -65,7 +65,7 @@ pub(crate) fn launched(socket: &Path) -> String {
 
 /// Ends a process, and waits until it has ended.
 pub(crate) fn ended(socket: &Path, id: &str) {
-    // It may already have ended.
+    // The process may already have ended.
     let stop = PendingRequest::as_described("/v1/processes/stop", "POST");
     at(&stop.about(&json!({"id": id, "grace_ms": 0})), socket);
     let record = post(socket, "wait", &json!({"id": id, "wait": 60}));

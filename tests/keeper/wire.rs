@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// The variable by which its children are recognised, whichever process is their parent by then.
+/// The variable by which the children of a keeper are recognised, whichever process is their parent by then.
 const MARK: &str = "KEEPER_OF_TEST";
 
 /// A data directory with a keeper. When it is dropped, the keeper and all children end.

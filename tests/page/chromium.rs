@@ -167,7 +167,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
         // The browser's helper processes may still write there for a moment.

@@ -101,13 +101,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// A connection.
+/// A connection to a server.
 pub(crate) struct Client {
     stream: UnixStream,
     received: Vec<u8>,

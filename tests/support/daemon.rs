@@ -247,7 +247,7 @@ impl Gathered {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -100,7 +100,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
     }
-    // An error in one table may cause errors in another, so report it once.
+    // An error in one table may cause conflicts with another, so look for these only if there is no error yet.
     if problems.is_empty() {
         let of = |at| source(line(bytes, at));
         let wrong = worker::problems(&services, &workers, of);

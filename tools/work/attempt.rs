@@ -277,7 +277,7 @@ impl Attempts {
 
     /// Stops a command with everything it started, without waiting.
     pub(super) fn stop(&self, id: &str) {
-        // It may have ended.
+        // The command may already have ended.
         drop(self.stop_within(id, self.bounds.grace));
     }
 

@@ -172,7 +172,7 @@ fn random_sequences_come_to_the_same() {
     for seed in 0..1000 {
         let mut chance = Chance::new(seed);
         let mut input = Vec::new();
-        // Lines stay well below 224 bytes; the table has rows about that.
+        // Lines stay well below 224 bytes; the table covers that limit.
         while input.len() < 150 {
             let piece = chance.below(u64::try_from(PIECES.len()).expect("a small number"));
             let piece = usize::try_from(piece).expect("a small number");
