@@ -12,11 +12,11 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The index of `mi_option_purge_delay` in mimalloc.h, for which the crate has no constant: milliseconds until freed pages are
-/// returned.
+/// The index in mimalloc.h of `mi_option_purge_delay`, the time in milliseconds until freed pages are returned; the crate has no
+/// constant for it.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// How long freed pages are kept for reuse. The purge happens at the next free after the delay.
+/// How long freed pages are kept for reuse, in milliseconds. The first free after this time purges them.
 const WAIT_MS: i64 = 50;
 
 /// How often to purge pages that no later free has purged.

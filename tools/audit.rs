@@ -9,7 +9,7 @@ use sexton::refusal::Reason;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long an audit may take: apparent disagreements are checked again for some seconds, twice with --fix.
+/// How long an audit may take: apparent disagreements are rechecked for several seconds, twice with --fix.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The advice for each refusal.

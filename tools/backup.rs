@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of attempts to copy a directory that changes during the copy.
+/// The maximum number of attempts to copy a directory that changes during the copy.
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Copy a running coordinator's directory consistently, without stopping it.
@@ -188,7 +188,7 @@ fn copy_and_check(data: &Path, disk: &RealDisk, upto: Seq) -> Result<Copied, Fai
     Ok(copied)
 }
 
-/// Copies until an attempt succeeds during which nothing changed.
+/// Repeats the copy until the directory does not change during it, at most [`ATTEMPTS_MAX`] times.
 fn copy(data: &Path, into: &RealDisk, bytes: &AtomicU64) -> Result<Copied, Failure> {
     let from = RealDisk::new(data);
     let mut attempts = 1;

@@ -65,7 +65,7 @@ fn called(line: &str) -> Vec<Vec<String>> {
                 called.extend(self::called(inner.trim_end_matches(')')));
             }
         }
-        // Shell keywords may precede it.
+        // Shell keywords may precede the program's name.
         let Some(at) = words.iter().position(|word| word == "sexton") else {
             continue;
         };

@@ -1,8 +1,8 @@
 //! Reads a snapshot store in a separate process, so that anything that sled does with a damaged file (a panic in one of its
 //! threads, an abort, an endless loop) ends that process and not its caller.
 //!
-//! The caller sees a store that can be read once, from first to last; the other side is a hidden subcommand. Between them goes a
-//! stream of items, each preceded by its two lengths, and an end marker that carries the error, if any.
+//! The caller sees a store that can be read once, from first to last; the other side is a hidden subcommand. It writes a stream
+//! of items, each preceded by the lengths of its key and value, and an end marker that carries the error, if any.
 
 use crate::report::Failure;
 use crate::scratch::Scratch;

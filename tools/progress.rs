@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts reporting `words` when it returns any; `elsewhere` receives the lines if standard error is not a terminal.
+    /// Starts reporting what `words` returns; `elsewhere` receives the lines if standard error is not a terminal.
     pub(crate) fn start(
         words: impl Fn() -> Option<String> + Send + 'static,
         elsewhere: impl Fn(&str) + Send + 'static,
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn lines_come_now_and_then_and_end_with_it() {
-        // Each call blocks until the test receives it, so the calls cannot get ahead.
+        // Each call blocks until the test receives from it, so no call gets ahead of the test.
         let (asked, asks) = sync_channel(0);
         let words = move || {
             // The test has seen enough and has dropped its end.

@@ -130,7 +130,7 @@ impl Failure {
         failure
     }
 
-    /// An exit as beanstalkd, with the exit status that beanstalkd would use.
+    /// An exit in beanstalkd's place, with the exit status that beanstalkd would use.
     pub(crate) fn of_beanstalkd(status: u8, words: impl Into<String>) -> Self {
         Self::new(status, words)
     }

@@ -1,6 +1,6 @@
 //! Socket activation: takes over listeners that a service manager opened, each named after its protocol.
 //!
-//! An unknown descriptor is an error and not ignored: clients that connect to it would wait forever.
+//! An unknown descriptor is an error rather than ignored: clients that connect to it would wait forever.
 
 use crate::report::Failure;
 use listenfd::ListenFd;

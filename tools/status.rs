@@ -52,7 +52,7 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     }
 }
 
-/// Formats a line for each process tree that SIGKILL did not end, or not provably. Empty if the caller may not see processes.
+/// Formats a line for each process tree that SIGKILL did not end, or may not have ended. Empty if the caller may not see processes.
 fn stuck(target: &Target) -> String {
     let path = format!("/v1/processes?status=stopping&limit={STOPPING_MAX}");
     let answer = client::get(target, &path).ok();

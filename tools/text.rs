@@ -67,7 +67,7 @@ pub(crate) fn brief(ms: u64) -> String {
     }
 }
 
-/// Returns the last line of a text that is not empty, where programs report what went wrong, for example after a traceback.
+/// Returns the last non-empty line of a text, where programs report what went wrong, for example after a traceback.
 pub(crate) fn last_line(text: &str) -> String {
     let mut lines = text.lines().map(|line| plain(line).trim().to_owned());
     lines.rfind(|line| !line.is_empty()).unwrap_or_default()

@@ -27,13 +27,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// An address on which no process listens, with this port or any.
+/// Returns an address with this port, or with any for 0, on which no process listens.
 fn free(port: u16) -> std::io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, unserved::port(port)?).into())
 }

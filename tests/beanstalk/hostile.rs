@@ -105,7 +105,7 @@ fn too_much_is_told_in_the_protocols_words() {
         assert_eq!(client.ask(&said), told);
         honest.is_served();
     }
-    // The rest after the body without an end, and the command after it.
+    // The rest of the line after the unterminated body is refused, and the command after it is answered.
     assert_eq!(client.reply().expect("a reply"), b"BAD_FORMAT\r\n");
     assert_eq!(client.reply().expect("a reply"), b"USING a\r\n");
     // A line ends with both bytes; one is not enough.
@@ -200,7 +200,7 @@ fn halves_of_jobs_are_held_up_to_a_bound() {
     let grown = resident(server.pid()).saturating_sub(before);
     println!("64 halves of jobs of 16 MiB: {grown} KiB more");
     assert!(grown < 352 * 1024, "{grown} KiB more");
-    // A put without room is refused once it is complete, and the connection continues.
+    // A put for which there is no room is refused once it is complete, and the connection continues.
     let mut last = halves.pop().expect("the list is not empty");
     let rest = [&vec![b'x'; SENT][..], b"\r\n"].concat();
     last.send(&rest);
@@ -288,7 +288,7 @@ fn bytes_at_random_do_no_harm() {
         let mut client = server.connect();
         client.send(&bytes);
         client.end();
-        // It ends: no timeout keeps a silent connection waiting forever.
+        // Must end: the server closes the connection once the client has sent everything.
         drop(client.rest());
         honest.is_served();
     }
@@ -305,7 +305,7 @@ fn ten_thousand_that_wait_cost_little() {
     let mut waiting: Vec<Client> = Vec::with_capacity(count);
     for number in 0..count {
         let mut client = server.connect();
-        // Some have sent more, which is not read before they are answered.
+        // Some send another command, which is not read before the first is answered.
         client.send(if number % 10 == 0 {
             b"reserve\r\nlist-tube-used\r\n"
         } else {
@@ -337,7 +337,7 @@ fn ten_thousand_that_wait_cost_little() {
     assert_eq!(waiting[0].reply().expect("a reply"), b"USING default\r\n");
     drop(waiting);
     honest.until("current-connections", 2);
-    // The jobs of the twenty are there again.
+    // The jobs of the twenty clients are ready again.
     assert_eq!(honest.stat("current-jobs-ready"), 20);
     assert!(server.is_running());
 }
@@ -395,7 +395,7 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
             .all(|told| told.starts_with(b"INSERTED "))
     );
     assert!(told[1000..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
-    // There is room again as soon as one has finished.
+    // There is room again as soon as one job is finished.
     let mut worker = server.connect();
     assert!(worker.ask("reserve").starts_with("RESERVED "));
     let first = String::from_utf8_lossy(&told[0]).replace("INSERTED", "delete");
@@ -408,7 +408,7 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
 fn who_vanishes_leaves_nothing_behind() {
     let mut server = Server::sexton(&[]);
     let mut honest = Honest::connect(&server);
-    // In the middle of a line, a body, the end of a body, a body that is too big.
+    // Clients vanish in the middle of a line, a body, the end of a body, or a body that is too big.
     for half in [
         "put 0 0 60",
         "put 0 0 60 10\r\n",
@@ -423,7 +423,7 @@ fn who_vanishes_leaves_nothing_behind() {
     }
     honest.until("current-connections", 1);
     assert_eq!(honest.stat("current-jobs-ready"), 0);
-    // With a job, and waiting for another: one such connection as well as a thousand.
+    // A thousand times, a client vanishes while it has a job and waits for another.
     let mut worker = server.connect();
     for round in 0..1000 {
         let mut producer = server.connect();

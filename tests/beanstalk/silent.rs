@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 1000;
 
-/// The shortest TTR, usually enough for all to reserve before the first claim expires.
+/// The shortest TTR in seconds, usually enough for all to reserve before the first claim expires.
 const SHORTEST_S: u64 = 3;
 
 #[expect(
@@ -20,16 +20,16 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A client with a job of a tube of its own, and its observations.
+/// A client with a job from its own tube, and its observations.
 struct Silent {
     _client: Client,
-    /// Its claim began between these times.
+    /// The claim began between these times.
     asked: Instant,
     told: Instant,
     ttr: Duration,
 }
 
-/// How late jobs returned after their claims expired. This is printed and not asserted: a busy machine is late.
+/// Formats how late jobs returned after their claims expired. This is printed, not asserted, since a busy machine is slow.
 fn in_words(mut lateness: Vec<Duration>) -> String {
     lateness.sort_unstable();
     let late = |per_cent: usize| {
@@ -101,7 +101,7 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
             .nth(1)
             .expect("the reply has a number")
             .to_owned();
-        // Both at the same time: the duration of the worker does not count.
+        // Both commands are sent at the same time, so that the worker's own delay does not count.
         let next = if left > 0 {
             "reserve"
         } else {

@@ -25,7 +25,7 @@ fn private(directory: &Path, name: &str, words: &str) -> PathBuf {
     file
 }
 
-/// Commands that connect with these flags.
+/// Returns a function that runs commands with these flags for the connection.
 fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String) + 'f {
     move |words| {
         let mut command = sexton();
@@ -98,7 +98,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let asking = [url.as_str(), text(&token)];
     asks_for_all(ask_by(&["--url", asking[0], "--token-file", asking[1]]));
 
-    // The environment has the same effect; a directory that is named has precedence.
+    // The environment has the same effect; a directory that is named explicitly has precedence.
     let by_environment = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).stdin(Stdio::null());
@@ -191,7 +191,7 @@ fn every_command_asks_over_tls() {
     }
 }
 
-/// The program as another user, in this group alone; none if that is impossible here.
+/// Runs the program as another user, in this group alone; `None` if that is impossible here.
 fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
     let mut command = Command::new(PROGRAM);
     command.args(["lock", "list", "--data"]).arg(data);

@@ -89,7 +89,7 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     assert!(said.starts_with("all agrees: "), "{said}");
 }
 
-/// What the keeper cannot report while it is stopped: a process has ended, and its record is still running.
+/// A stopped keeper cannot report that a process has ended, so the record still says that the process is running.
 #[test]
 fn what_does_not_agree_is_found_told_and_put_right() {
     let tree = Tree::start();
@@ -104,7 +104,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     });
     kill_process(pid, Signal::KILL).expect("a live process");
     let done = tree.run(&["audit"]);
-    // It is tried, and the keeper still cannot report anything.
+    // A fix is tried, but the keeper still cannot report anything.
     let tried = tree.run(&["audit", "--fix"]);
     let json = tree.run(&["audit", "--fix", "--json"]);
     kill_process(keeper, Signal::CONT).expect("a live process");

@@ -185,7 +185,7 @@ fn an_interrupted_copy_is_refused_or_has_everything() {
     }
 }
 
-/// The digest of the locks after a start.
+/// Returns the digest of the locks after a start.
 fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     let disk = Arc::new(RealDisk::new(data));
     let slots = Slots::new(disk, Arc::new(SledStores::new(data)));
@@ -203,7 +203,7 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     Ok(locks.machine().digest())
 }
 
-/// Files of other programs there would be removed by the next snapshot.
+/// The next snapshot would remove files of other programs there.
 #[test]
 fn a_backup_within_the_data_is_refused() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -222,7 +222,7 @@ fn a_backup_within_the_data_is_refused() {
     }
 }
 
-/// They would remove each other's files, and a copy that was reported as complete could be lost.
+/// Two backups would remove each other's files, and a copy that was reported as complete could be lost.
 #[test]
 fn of_two_backups_to_one_place_one_is_made() {
     let files = tempfile::tempdir().expect("a temporary directory");

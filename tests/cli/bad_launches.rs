@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Commands that cannot be launched, in the background.
+/// Launches a command in the background, which must fail; returns its exit status, its message, and the recorded failure.
 fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
     let done = tree.run(&[&["run", "--detach"], words].concat());
     let printed = tree.well(&["ps", "--all", "--json"]);
@@ -40,7 +40,7 @@ fn file(path: &Path, content: &str, mode: u32) {
     std::fs::set_permissions(path, mode).expect("our own file");
 }
 
-/// The text of a command, its exit status, and from its record the step, the kernel's error and a part of the text.
+/// The words of a command, its exit status, and from its record the step, the kernel's error and a part of the text.
 type Case<'a> = (&'a [&'a str], i32, &'a str, i32, &'a str);
 
 fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
@@ -115,7 +115,7 @@ fn directories_that_cannot_be_say_why() {
 
 #[test]
 fn more_arguments_than_the_kernel_takes_are_its_error() {
-    // How many it takes depends on the limit of the stack.
+    // How many arguments the kernel accepts depends on the stack limit.
     let long = "x".repeat(100_000);
     let application = Application::start(&format!(
         "[services.long]\ncommand = [\"true\", \"{long}\", \"{long}\"]\nlimits = {{ stack = 262144 }}\nrestart = \"never\"\n"
@@ -131,7 +131,7 @@ fn more_arguments_than_the_kernel_takes_are_its_error() {
     assert!(words.contains("Argument list too long"), "{words}");
 }
 
-/// The limit below which this many numbers are free.
+/// Returns the limit below which this many descriptor numbers are free.
 fn limit(of: Pid, free: usize) -> u64 {
     let path = format!("/proc/{}/fd", of.as_raw_nonzero());
     let open = std::fs::read_dir(path)
@@ -161,7 +161,7 @@ impl DescriptorLimit {
 
 impl Drop for DescriptorLimit {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may already have ended.
         let _ended = prlimit(Some(self.0), Resource::Nofile, self.1);
     }
 }
@@ -184,7 +184,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
 
     let coordinator = tree.daemon.as_ref().expect("a server").pid();
-    // The connection uses the last one, unless another part of the coordinator has it for a moment, or releases one.
+    // The connection uses the last descriptor, unless another part of the coordinator has it for a moment, or releases one.
     let mut tries = 0;
     let done = until("a connection has the last", || {
         tries += 1;
@@ -213,7 +213,7 @@ fn open(process: Pid) -> BTreeSet<String> {
     shown.collect()
 }
 
-/// A user whose processes are counted, as root's are not, and who has no others.
+/// Returns a user who has no other processes, and whose processes are counted, unlike root's.
 fn limited_user() -> u32 {
     match geteuid().as_raw() {
         0 => 54_321,
@@ -227,7 +227,7 @@ fn limit_processes((pid, user): (Pid, u32), most: &str) {
     let pid = format!("--pid={}", pid.as_raw_nonzero());
     command.args([pid, format!("--nproc={most}:")]);
     if geteuid().is_root() {
-        // Root may not be allowed to.
+        // Root may lack the permission to do this.
         command.uid(user).gid(user);
     }
     let limited = command.status().expect("it exists");

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// An address of this machine beyond loopback: the one a datagram to another network would leave from. None is sent.
+/// Returns an address of this machine beyond loopback: the one a datagram to another network would leave from. None is sent.
 fn own_address() -> Option<IpAddr> {
     let elsewhere = SocketAddr::from((Ipv4Addr::new(198, 51, 100, 1), 9));
     let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
@@ -27,7 +27,7 @@ fn own_address() -> Option<IpAddr> {
     }
 }
 
-/// The address that differs in the last bit only.
+/// Returns the address that differs in the last bit only.
 fn neighbour(address: IpAddr) -> IpAddr {
     let IpAddr::V4(address) = address else {
         panic!("{address} was requested over IPv4");
@@ -35,7 +35,7 @@ fn neighbour(address: IpAddr) -> IpAddr {
     IpAddr::from(Ipv4Addr::from(u32::from(address) ^ 1))
 }
 
-/// The program listening on `own`, with these networks listed.
+/// Starts the program listening on `own`, with these networks listed.
 fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     let address = SocketAddr::from((own, 0)).to_string();
     let listed = networks
@@ -46,7 +46,7 @@ fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     Daemon::serve(&flags)
 }
 
-/// A connection from a loopback address to any address of this machine.
+/// Connects from a loopback address to any address of this machine.
 fn from_loopback(to: SocketAddr) -> TcpStream {
     let socket = socket_with(
         AddressFamily::INET,
@@ -89,7 +89,7 @@ fn a_host_that_is_not_listed_is_not_served_and_loopback_always_is() {
     assert_eq!(received.escape_ascii().to_string(), "");
     daemon.until_logged("not in the list of hosts");
     assert!(daemon.log().contains(&own.to_string()), "{}", daemon.log());
-    // The refused put did not happen.
+    // The refused put had no effect.
     let received = exchange(
         from_loopback(address),
         b"peek-ready\r\nput 0 0 60 1\r\nx\r\nquit\r\n",

@@ -56,7 +56,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("a live process");
     }
 
-    /// The exit status, once it has ended, and its output.
+    /// Waits for the end; returns the exit status and the output.
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("our child");
         let mut said = String::new();
@@ -68,13 +68,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// The first line of the reply.
+/// Sends one command, and returns the first line of the reply.
 fn ask(stream: &mut (impl std::io::Read + std::io::Write), words: &str) -> String {
     stream
         .write_all(format!("{words}\r\n").as_bytes())
@@ -133,8 +133,8 @@ fn signals_drain_and_end_it() {
     until("it drains", || {
         (server.ask("put 0 0 60 1\r\nx") == "DRAINING").then_some(())
     });
-    // Everything else continues, and it does not end by itself.
-    // On one connection: another one may be served before the end of the one that reserved.
+    // Everything else continues, and the server does not exit by itself.
+    // All on one connection: a command on another one might be served before the end of the one that reserved.
     let mut worker = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
     let commands = b"reserve-job 1\r\ndelete 1\r\nquit\r\n";
     worker.write_all(commands).expect("connected");

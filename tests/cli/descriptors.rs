@@ -36,7 +36,7 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
     daemon.until_logged("a connection was not accepted");
     for words in [
         &["lock", "acquire", "a", "--owner", "me"][..],
-        // It opens the files of a snapshot, all at the same time.
+        // A checkpoint opens all files of a snapshot at the same time.
         &["checkpoint"],
         &["status"],
     ] {

@@ -1,5 +1,5 @@
 //! The real program on a disk that fills up: additions are refused, releases and reads continue, nothing acknowledged is lost,
-//! and with space it accepts everything again. If no space is freed, it halts cleanly.
+//! and once there is space it accepts everything again. If no space is freed, it halts cleanly.
 //!
 //! Two disks are tried: a limit on the size of files, which any user can set on their own process, and a small tmpfs,
 //! which requires the right to mount and is reported as skipped where that is missing.
@@ -46,7 +46,7 @@ impl Disk {
         files.path().join("data")
     }
 
-    /// The program on this disk.
+    /// Starts the program on this disk.
     fn serve(&self) -> Daemon {
         let data = self.data();
         let daemon = Daemon::serve(&["--fsync", "never", "--data", text(&data)]);
@@ -79,7 +79,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if let Self::Mount(files) = self {
-            // Whatever still uses it: it is removed when that ends.
+            // Detach it even if it is still in use: it is removed when its last user ends.
             drop(Command::new("umount").arg("-l").arg(files.path()).status());
         }
     }
@@ -119,7 +119,7 @@ fn let_go(number: usize) -> Vec<u8> {
     release("k", &number.to_string(), "alice")
 }
 
-/// The locks that a server has.
+/// Returns which of the granted locks a server has.
 fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut there = BTreeSet::new();
     for number in granted {
@@ -208,7 +208,7 @@ fn halts_when_nothing_is_left(disk: &Disk) {
     for number in &granted {
         let answer = client.number(&let_go(*number));
         if answer.is_err() {
-            // It may or may not have processed that one.
+            // The program may or may not have processed that request.
             open = Some(*number);
             break;
         }

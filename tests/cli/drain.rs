@@ -32,7 +32,7 @@ impl Drained {
         Client::connect(self.daemon.beanstalk()).expect("connected")
     }
 
-    /// A command: its exit status, and what it printed.
+    /// Runs a command; returns its exit status, and what it printed.
     fn run(&self, words: &[&str]) -> (Option<i32>, String) {
         let output = command(&self.data, words)
             .output()
@@ -57,7 +57,7 @@ fn ask(client: &mut Client, words: &str) -> String {
     client.ask(words).expect("an answer").line
 }
 
-/// A job of one byte.
+/// Adds a job of one byte; returns the reply.
 fn put(client: &mut Client) -> String {
     ask(client, "put 0 0 600 1\r\nx")
 }

@@ -34,7 +34,7 @@ impl Showing {
         line
     }
 
-    /// The next line, for which this action is repeated, because the command may not have subscribed yet.
+    /// Returns the next line. Repeats this action until it arrives, because the command may not have subscribed yet.
     fn line_after(&mut self, mut act: impl FnMut()) -> String {
         std::thread::scope(|scope| {
             let line = scope.spawn(|| self.line());
@@ -54,7 +54,7 @@ impl Showing {
 
 impl Drop for Showing {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -28,12 +28,12 @@ fn quiet(command: &mut Command) {
 }
 
 impl Far {
-    /// `None`, with a note, where no sshd is installed.
+    /// Starts the machine; prints a note and returns `None` where no sshd is installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_in(None)
     }
 
-    /// The same, at the far end of a separate network if there is one.
+    /// Like [`start`](Self::start), but at the far end of this network, if one is given.
     pub(crate) fn start_in(network: Option<Network>) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
         let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
@@ -91,7 +91,7 @@ impl Far {
             ),
         );
         if rustix::process::geteuid().is_root() {
-            // The directory in which sshd drops its privileges when it runs as root.
+            // sshd needs this directory for privilege separation when it runs as root.
             std::fs::create_dir_all("/run/sshd").expect("root may do this");
         }
         let mut far = Self {
@@ -132,7 +132,7 @@ impl Far {
         });
     }
 
-    /// The network between it and the coordinator.
+    /// Returns the network between the machine and the coordinator.
     pub(crate) fn network(&self) -> &Network {
         self.network.as_ref().expect("it has one of its own")
     }
@@ -144,7 +144,7 @@ impl Far {
         sshd.wait().expect("our child");
     }
 
-    /// The server `web`, which is this machine.
+    /// Adds this machine as the server `web`.
     pub(crate) fn add_to(&self, tree: &Tree, threads: u32) {
         let config = self.path("config");
         tree.well(&[
@@ -160,7 +160,7 @@ impl Far {
         ]);
     }
 
-    /// PIDs of processes whose command line contains this.
+    /// Returns the PIDs of processes whose command line contains this.
     pub(crate) fn pids(&self, words: &str) -> Vec<Pid> {
         let state = text(&self.path("state")).to_owned();
         let entries = std::fs::read_dir("/proc")
@@ -175,7 +175,7 @@ impl Far {
         numbers.filter(is_one).filter_map(Pid::from_raw).collect()
     }
 
-    /// The processes that keep attempts.
+    /// Returns the processes that keep attempts.
     pub(crate) fn keepers(&self) -> Vec<Pid> {
         self.pids(" wrapper keep ")
     }
@@ -217,16 +217,16 @@ impl Drop for Far {
             drop(sshd.kill());
             drop(sshd.wait());
         }
-        // Each stops its command, with everything that it started, and exits after that.
+        // Each keeping process stops its command, with everything that it started, and then exits.
         for pid in self.keepers() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _gone = kill_process(pid, Signal::TERM);
         }
     }
 }
 
 impl Far {
-    /// PIDs of programs of this name.
+    /// Returns the PIDs of programs of this name.
     pub(crate) fn all_with(&self, name: &str) -> Vec<i32> {
         let entries = std::fs::read_dir("/proc")
             .expect("the directory exists")

@@ -9,7 +9,7 @@ use std::process::Command;
 
 const GUIDE: &str = include_str!("../../docs/coming-from-flock-cron-and-pid-files.md");
 
-/// The programs of its examples: name and content.
+/// The programs in the guide's examples: name and content.
 const PROGRAMS: [(&str, &str); 2] = [("backup", "echo backed up"), ("web", "exec sleep 1000")];
 
 /// Runs a block in one shell; returns what each command printed, including standard error.
@@ -52,7 +52,7 @@ fn what_the_guide_shows_is_what_happens() {
     }
 }
 
-/// A page whose blocks are one session, from the first line to the last.
+/// Follows a page whose blocks form one session. Starts a coordinator first, unless the page starts one itself (`served`).
 fn is_so(page: &str, served: bool) {
     let reader = Reader::new();
     for (name, does) in PAGES_PROGRAMS {
@@ -69,7 +69,7 @@ fn is_so(page: &str, served: bool) {
     reader.follow(&steps);
 }
 
-/// The content of the programs of these pages.
+/// The programs in the examples of these pages: name and content.
 const PAGES_PROGRAMS: [(&str, &str); 4] = [
     ("backup", "sleep 1; echo backed up"),
     ("send", "echo \"sent: $(cat)\""),

@@ -89,7 +89,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("DATA", "sexton"),
     // Another example holds the lock.
     ("acquire backup --wait 10m", "acquire backup --wait 1"),
-    // No job comes.
+    // No job is added meanwhile.
     ("pop mails purges --wait 600", "pop mails purges --wait 1"),
 ];
 
@@ -103,7 +103,7 @@ const FILES: &[(&str, &str)] = &[
     ("supervisord.conf", "[program:web]\ncommand=./web\n"),
 ];
 
-/// Asks the program for the words of each command and its help.
+/// Collects the words and the help of each command, as the program prints them.
 fn pages() -> Vec<(Vec<String>, String)> {
     let mut pages = Vec::new();
     let mut next = vec![Vec::new()];

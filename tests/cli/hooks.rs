@@ -45,7 +45,7 @@ fn children(tree: &Tree, id: &str) -> Vec<Value> {
     let Value::Array(mut records) = said["processes"].take() else {
         panic!("no list: {said}");
     };
-    // Those of the same millisecond have ids in any order.
+    // Records of the same millisecond have ids in any order.
     records.sort_by_key(|it| it["number"].as_u64());
     records
 }
@@ -112,7 +112,7 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
         page.contains("line 5 of its output: it is not JSON"),
         "{page}"
     );
-    // Without the flag they are ordinary output.
+    // Without the flag, the lines are ordinary output.
     let id = tree.detach(&format!("cat {}", text(&file)));
     until("it has ended", || {
         (tree.record(&id)["status"] == "exited").then_some(())
@@ -130,7 +130,7 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
         text(&go)
     );
     let id = hook(&tree, &script);
-    // It ends while no coordinator is running.
+    // The hook ends while no coordinator is running.
     let over = tree.data.join("over");
     let watch = tree.detach(&format!(
         "until test -e {}; do sleep 0.05; done",
@@ -140,7 +140,7 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
     let record = read(&tree, &id);
     assert_eq!(record["hook"]["processes"], 3);
     assert_eq!(children(&tree, &id).len(), 3);
-    // Another start does not read them again.
+    // Another start does not read the lines again.
     tree.again(|| {});
     assert_eq!(children(&tree, &id).len(), 3);
     std::fs::write(&over, "").expect("a writable file");

@@ -34,7 +34,7 @@ fn output(command: &mut Command) -> Output {
     command.output().expect("the program runs")
 }
 
-/// The new file beside the old one, its services according to `sexton config`, and the reports.
+/// Imports a file; returns the path of the new file, its services according to `sexton config`, and the reports.
 fn imported(main: &Path) -> (PathBuf, Value, String) {
     let new = main.with_extension("toml");
     let [printed, told] = ended(output(import(main).args(["-o", text(&new)])), 0);
@@ -145,7 +145,7 @@ fn programs_become_services() {
     let written = std::fs::read_to_string(&new).expect("the file exists");
     let env = r#"env = { ROOT = "/srv", A = "x, y", B = "1;2", C = "/bin:/usr/bin" }"#;
     assert!(written.contains(env), "{written}");
-    // It prints the same on standard output.
+    // Without `-o`, the same text goes to standard output.
     let [printed, _] = ended(output(&mut import(&main)), 0);
     assert_eq!(printed, written);
 }
@@ -262,7 +262,7 @@ impl Drop for Served {
     }
 }
 
-/// Each creates a file with its name.
+/// Returns programs that each create a file with the program's name.
 fn touching(here: &str, users: &[(&str, &str)]) -> String {
     let program = |(name, user): &(&str, &str)| {
         format!(

@@ -4,7 +4,7 @@ use crate::daemon::{ended, text};
 use crate::import::{files, import};
 use std::path::Path;
 
-/// The messages about a refused file.
+/// Imports a file that must be refused, and returns the messages.
 fn refused(main: &Path, status: i32) -> String {
     let output = import(main).output().expect("the program runs");
     let [printed, told] = ended(output, status);

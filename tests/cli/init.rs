@@ -21,7 +21,7 @@ struct Container {
 }
 
 impl Container {
-    /// `None` where this user may not create namespaces.
+    /// Starts a container; `None` where this user is not permitted to create namespaces.
     fn start(config: &str) -> Option<Self> {
         if !geteuid().is_root() {
             left_out("PID 1: namespaces are root's to make");
@@ -40,10 +40,10 @@ impl Container {
         })
     }
 
-    /// Another one on the same directory, in another namespace.
+    /// Starts another coordinator on the same directory, in another namespace.
     fn again(&mut self) {
         if let Some(daemon) = self.daemon.take() {
-            // A killed one holds the directory until its whole namespace has ended.
+            // A killed coordinator holds the directory until its whole namespace has ended.
             daemon.end();
         }
         let daemon = serve(&self.data, &self.files.path().join("sexton.toml"));
@@ -55,7 +55,7 @@ impl Container {
         self.daemon.as_ref().expect("a server")
     }
 
-    /// A command in the namespace.
+    /// Runs a command in the namespace.
     fn inside(&self, words: &[&str]) -> CommandOutput {
         let mut command = Command::new("nsenter");
         forget_environment(&mut command);
@@ -124,7 +124,7 @@ fn serve(data: &Path, config: &Path) -> Daemon {
     Daemon::start(serve_by(starter, &flags))
 }
 
-/// The PID, outside, of the process that is PID 1 there.
+/// Returns the PID, outside, of the process that is PID 1 there.
 fn init_of(daemon: &Daemon) -> Pid {
     let starter = u32::try_from(daemon.pid().as_raw_nonzero().get()).expect("a PID");
     let children = children_of(starter);
@@ -151,7 +151,7 @@ fn children_of(pid: u32) -> Vec<u32> {
     children
 }
 
-/// The state and the parent of a process.
+/// Returns the state and the parent of a process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
@@ -172,7 +172,7 @@ fn what_pid_1_inherits_is_reaped() {
     let Some(container) = Container::start("") else {
         return;
     };
-    // Its parent is outside when it enters, and ends before it does.
+    // The orphan's parent is a process from outside the namespace, and ends before the orphan.
     let orphan = |name: &str| format!("(sleep 0.2; echo done > {}) &", text(&container.file(name)));
     let names: Vec<String> = (0..20).map(|number| format!("orphan-{number}")).collect();
     for name in &names {

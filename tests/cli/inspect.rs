@@ -27,7 +27,7 @@ fn json(data: &Path) -> (Option<i32>, Value) {
     (output.status.code(), found)
 }
 
-/// The whole output, in one line.
+/// Returns the whole output, in one line.
 fn said(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8(all).expect("UTF-8");
@@ -74,7 +74,7 @@ impl DamagedDirectory {
         self.data.join("snapshots").join(format!("{slot}.seal"))
     }
 
-    /// The last segment with records in it.
+    /// Returns the last segment with records in it.
     fn last(&self) -> &Path {
         let used = |path: &&PathBuf| {
             let bytes = fs::read(path).expect("the file is readable");
@@ -129,7 +129,7 @@ fn remove(file: &Path) {
     fs::remove_file(file).expect("the file exists");
 }
 
-/// The end of the used part of a segment.
+/// Returns the end of the used part of a segment.
 fn used(file: &Path) -> u64 {
     let bytes = fs::read(file).expect("the file is readable");
     let last = bytes
@@ -401,7 +401,7 @@ fn each_planted_damage_is_named_and_nothing_is_changed() {
     }
 }
 
-/// A start does with a directory what `inspect` reported.
+/// Asserts that a start does with a directory what `inspect` reported.
 fn does_what_was_said(data: &Path, what: &str, found: &Value) {
     let start = &found["start"];
     let node = match Node::open(directory::settings(data)) {

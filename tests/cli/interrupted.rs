@@ -22,7 +22,7 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(name).collect()
 }
 
-/// Whether a signal has an effect on processes started here: a shell's background jobs ignore SIGINT.
+/// Returns whether a signal has an effect on processes started here: a shell's background jobs ignore SIGINT.
 #[expect(clippy::print_stdout, reason = "skipped parts are reported")]
 fn is_heard(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("the system has it");
@@ -78,7 +78,7 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
                     .then_some(())
             });
             if copy.exists() {
-                // It has ended: then the backup is complete.
+                // If it ended by itself, the backup is complete.
                 let inspected = sexton().arg("inspect").arg(&copy).output();
                 let inspected = inspected.expect("the command runs");
                 assert_eq!(inspected.status.code(), Some(0), "{inspected:?}");

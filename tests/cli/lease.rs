@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Writes a line when it begins and one when it ends, and runs until a file allows it to end.
+/// A script that writes a line when it begins and one when it ends, and runs until a file allows it to end.
 const PASS: &str = r#"
 echo "begin $$ $2" >> "$1"
 while [ ! -e "$1.end" ]; do sleep 0.02; done
@@ -48,7 +48,7 @@ impl Passes {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The names of the passes that began, in order.
+    /// Returns the names of the passes that began, in order.
     fn begun(&self) -> Vec<String> {
         let lines = self.lines().into_iter();
         let begun = lines.filter(|line| line.starts_with("begin"));
@@ -57,7 +57,7 @@ impl Passes {
             .collect()
     }
 
-    /// The PID of the newest pass.
+    /// Returns the PID of the newest pass.
     fn pid(&self) -> Pid {
         let lines = self.lines();
         let line = lines.iter().rev().find(|line| line.starts_with("begin"));
@@ -86,7 +86,7 @@ impl Passes {
         show(&self.tree, "k")
     }
 
-    /// No two passes ran at a time.
+    /// Asserts that no two passes ran at the same time.
     fn assert_apart(&self) {
         let mut running: Option<String> = None;
         for line in self.lines() {
@@ -106,12 +106,12 @@ impl Passes {
 
 impl Drop for Passes {
     fn drop(&mut self) {
-        // Also if the test failed.
+        // Let the passes end even if the test failed.
         drop(std::fs::write(self.end(), ""));
     }
 }
 
-/// Whether it is running: a zombie is not.
+/// Returns whether a process is running: a zombie is not.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|it| !it.contains("State:\tZ"))
 }
@@ -238,7 +238,7 @@ enum Killed {
     Keeper,
 }
 
-/// Both requests are followed by whole passes, one at a time.
+/// Kills these processes, and asserts that both requests are followed by whole passes, one at a time.
 fn killed(whom: &[Killed]) {
     let mut passes = Passes::start();
     let mut first = passes.ask(&["--period", "200ms"], "first");
@@ -445,7 +445,7 @@ fn a_lease_of_fossil_is_read_and_printed() {
         tree.well(&["lease", "import", "repo", text])
     };
     tree.well(&["lease", "set", "repo", "period", "60s"]);
-    // None of these is alive.
+    // None of these processes is alive.
     let shown = import("4194303 1030 4194302 1090");
     let (_, fossil) = shown.split_once("\n\nnow:        ").expect("it has them");
     let lines: Vec<&str> = fossil.lines().collect();
@@ -458,7 +458,7 @@ fn a_lease_of_fossil_is_read_and_printed() {
     assert_eq!(lines[4], "idNext:     4194302              (done)");
     assert!(import("4194301 abc 34 56").contains("lease:      \"4194301 0 0 0\"\n"));
     assert!(import("").contains("lease:      \"0 0 0 0\"\n"));
-    // This one is.
+    // This process is alive.
     let sleeper = Command::new("sleep")
         .arg("600")
         .stdin(Stdio::null())
@@ -562,7 +562,7 @@ fn of_three_at_once_one_is_turned_away_whichever_it_is() {
     passes.assert_apart();
 }
 
-/// The keeper keeps the parcels of 32 callers. Further requests are made all the same, and fulfilled.
+/// The keeper keeps the parcels of 32 callers. Further requests are still accepted, and run without streams.
 #[test]
 fn who_finds_no_room_for_its_streams_runs_without_them() {
     let tree = Tree::start();

@@ -40,7 +40,7 @@ impl Waiting {
         until(what, || is_so(&self.lease()).then_some(()));
     }
 
-    /// Requests another pass, and ends that command by a signal when it is next.
+    /// Requests another pass, and interrupts that command by a signal while its request is next.
     fn interrupted(&self, signal: Signal, before: impl FnOnce()) -> Output {
         let next = ask(&self.tree, "echo pass >> passes");
         self.until("a request is next", |lease| lease["next"]["live"] == true);
@@ -62,7 +62,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Also if the test failed.
+        // Let the pass end even if the test failed.
         drop(std::fs::write(self.tree.data.join("end"), ""));
         drop(self.first.kill());
         drop(self.first.wait());

@@ -47,7 +47,7 @@ fn top_shows_the_same() {
     assert_eq!(name, Some("sync"));
 }
 
-/// Lines of a log file without their dates, once there are this many.
+/// Returns the lines of a log file without their dates, once there are this many.
 fn lines(log: &PathBuf, count: usize) -> Vec<String> {
     until("the log has its lines", || {
         let text = std::fs::read_to_string(log).ok()?;
@@ -61,7 +61,7 @@ fn lines(log: &PathBuf, count: usize) -> Vec<String> {
     })
 }
 
-/// A line without the duration of the pass, and without its token.
+/// Returns a line without the duration of the pass, and without its token.
 fn timeless(line: &str) -> String {
     let is_number = |word: &&str| word.parse::<u64>().is_ok();
     let words: Vec<&str> = line.split(' ').collect();

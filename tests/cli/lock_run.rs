@@ -11,7 +11,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Runs until its file is removed. It reports its beginning, and writes its PID to a file.
+/// A script that writes its PID to a file, creates a directory, and runs until another file exists.
 const HOLDS: &str = r#"
 echo $$ > "$1.pid"
 mkdir "$1" || { echo beside another >> "$1.wrong"; exit 99; }
@@ -28,7 +28,7 @@ enum Killed {
     Keeper,
 }
 
-/// A holder of a lock, and the file in which it reports so.
+/// A holder of a lock, and the directory that exists while it runs.
 struct Holder {
     run: Child,
     place: PathBuf,
@@ -67,7 +67,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Also if the test failed.
+        // Let the holder end even if the test failed.
         drop(std::fs::write(self.beside(".end"), ""));
         drop(self.run.kill());
         drop(self.run.wait());
@@ -137,7 +137,7 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
     assert_eq!(conflict(&tree).status, 0);
 }
 
-/// The next holder starts when the command has ended, and not before.
+/// Kills these processes, and asserts that the next holder starts when the command has ended, and not before.
 fn killed(whom: &[Killed]) {
     let mut tree = Tree::start();
     let mut holder = Holder::start(&tree, HOLDS);
@@ -167,7 +167,7 @@ fn killed(whom: &[Killed]) {
         tree.serve();
     }
     if whom.contains(&Killed::Command) {
-        // A file that a killed command leaves does not show that it is alive.
+        // The directory that a killed command leaves does not show that it is alive.
         std::fs::remove_dir(&holder.place).expect("the directory exists");
     } else {
         let alive = Path::new("/proc").join(command.as_raw_nonzero().to_string());
@@ -217,7 +217,7 @@ fn a_terminal_shows_who_holds_the_lock_that_is_waited_for() {
     drop(command);
     let (mut seen, mut bytes) = (String::new(), [0; 1024]);
     let line = format!("waiting for the lock, which {owner} holds since ");
-    // The end of the last process that has it open is an error.
+    // When the last process closes the terminal, a read fails.
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen += &String::from_utf8_lossy(&bytes[..read]);
         if seen.contains(&line) {
@@ -354,7 +354,7 @@ fn a_lock_that_is_taken_away_takes_the_command_along() {
     );
 }
 
-/// Over TCP.
+/// Returns a command that connects over TCP.
 fn by_url(daemon: &Daemon, words: &[&str]) -> Command {
     let mut command = sexton();
     let url = format!("http://{}", daemon.http());

@@ -88,7 +88,7 @@ fn a_program_can_read_the_log_and_the_end() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let flags = ["--data", text(files.path()), "--log-format", "json"];
     let daemon = Daemon::serve(&flags);
-    // A second one fails, and reports it in the same format.
+    // A second coordinator fails to start, and reports that in the same format.
     let output = serve(&flags).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(3));
     let said = events(&String::from_utf8_lossy(&output.stderr));

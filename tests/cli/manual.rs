@@ -10,7 +10,7 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The commands in `--help`.
+/// Returns the commands in `--help`.
 fn commands() -> Vec<String> {
     let help = said(sexton().arg("--help"));
     let (_, list) = help.split_once("Commands:\n").expect("there are commands");
@@ -45,7 +45,7 @@ fn completions_name_every_command_and_flag() {
     let script = said(sexton().args(["completions", "bash"]));
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton");
-    // It is longer than an argument may be.
+    // The script is longer than an argument may be.
     std::fs::write(&file, script).expect("a writable file");
     match Command::new("bash").arg("-n").arg(&file).output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),

@@ -40,7 +40,7 @@ impl Namespace {
         has_own.then_some(namespace)
     }
 
-    /// A program in it.
+    /// Returns a command that runs a program in the namespace.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.0.id().to_string();
@@ -61,7 +61,7 @@ impl Drop for Namespace {
 }
 
 impl Network {
-    /// `None`, with a note, where this user may not create one.
+    /// Creates a network; prints a note and returns `None` where this user is not permitted to.
     pub(crate) fn make() -> Option<Self> {
         let made = Self::try_make();
         if made.is_none() {
@@ -102,7 +102,7 @@ impl Network {
         is_made.then_some(network)
     }
 
-    /// A prefix that starts a program on the coordinator's machine.
+    /// Returns a prefix that starts a program on the coordinator's machine.
     pub(crate) fn near(&self) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.near.0.id().to_string();
@@ -110,7 +110,7 @@ impl Network {
         command
     }
 
-    /// A program on the far machine.
+    /// Returns a command that runs a program on the far machine.
     pub(crate) fn far(&self, program: &str) -> Command {
         self.far.command(program)
     }

@@ -15,14 +15,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// How much the coordinator may read and write while a process writes a lot to its file.
+/// The maximum number of bytes that the coordinator may read and write while a process writes a lot to its file.
 const LITTLE_BYTES: u64 = 64 << 20;
 
 fn rotated(log: &Path, nth: u32) -> PathBuf {
     PathBuf::from(format!("{}.{nth}.gz", log.display()))
 }
 
-/// The remaining content of a file and of those before it.
+/// Returns the remaining content of a file and of the older ones.
 fn whole(log: &Path) -> String {
     let mut all = String::new();
     for nth in (1..100).rev() {

@@ -20,14 +20,14 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// The output of a command, which must succeed.
+/// Runs a command, which must succeed, and returns its output.
 fn well(command: &mut Command) -> String {
     forget_environment(command);
     let [out, _] = ended(command.output().expect("the command runs"), 0);
     out
 }
 
-/// The package of the tested program; `None` where it cannot be built.
+/// Builds a package of the tested program; `None` where that is impossible.
 fn package(files: &TempDir) -> Option<PathBuf> {
     for program in ["dpkg-deb", "dpkg", "strip"] {
         if !has(program) {

@@ -54,7 +54,7 @@ impl Other {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Its line in `ps --pid-files`.
+    /// Returns the status of the process in `ps --pid-files`.
     fn status(&self) -> String {
         let listed = list(self.files.path());
         let status = listed
@@ -107,7 +107,7 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     let [said, _] = kill(&other.pid_file(), &["--json"], 0);
     let said: Value = serde_json::from_str(&said).expect("valid JSON");
     assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
-    // Its parent has not reaped it, and then it has.
+    // At first its parent has not reaped it, and then it has.
     assert_eq!(other.status(), "ended");
     kill(&other.pid_file(), &[], 1);
     let status = other.child.wait().expect("it has ended");

@@ -486,7 +486,7 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     let pid = tree.record(&lives)["pid"].as_i64().expect("a number");
     let pid = Pid::from_raw(i32::try_from(pid).expect("a small number")).expect("a PID");
     kill_process(pid, Signal::KILL).expect("a live process");
-    // Whichever part notices it first, it is no longer listed as running.
+    // Whichever part notices the end first, the process is no longer listed as running.
     until("the other has ended, too", || {
         let said = reconcile();
         assert_eq!(said["open"], 0, "{said}");

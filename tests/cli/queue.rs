@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// Claims a job: its id and the token, as a shell takes them from the first line.
+/// Claims a job; returns its id and the token, as a shell takes them from the first line.
 pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     let printed = coordinator.well(&["pop", queue]);
     let mut words = printed.split_whitespace();
@@ -178,7 +178,7 @@ fn some_jobs() -> Coordinator {
     coordinator
 }
 
-/// The words of each line.
+/// Returns the words of each line.
 fn lines(table: &str) -> Vec<Vec<&str>> {
     let lines = table.lines();
     lines

@@ -13,7 +13,7 @@ fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> CommandOutput 
         .stderr(Stdio::piped());
     let mut fed = command.spawn().expect("the command starts");
     let mut stdin = fed.stdin.take().expect("a pipe");
-    // A command that does not read it may already have ended.
+    // A command that does not read its input may already have ended.
     drop(stdin.write_all(input.as_bytes()));
     drop(stdin);
     done(fed.wait_with_output().expect("the process ends"))
@@ -93,7 +93,7 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
             "{letter:?}"
         );
     }
-    // The first are refused by the queue, the others before they are sent.
+    // Some jobs are refused by the queue, others before they are sent.
     for length in [longest + 1, 200_000, 5_000_000] {
         let refused = fed(&coordinator, &["push", "q"], &"x".repeat(length));
         assert_eq!(

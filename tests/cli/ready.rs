@@ -81,7 +81,7 @@ fn a_notice_makes_a_service_ready_and_its_words_are_shown() {
     let application = Application::start(&config);
     application.until_running("db");
     application.until_running("web");
-    // It sends other messages before that.
+    // The service sends other messages before that one.
     until("its status is shown", || {
         let view = application.view("db");
         (view["instances"][0]["said"] == "all listeners are open").then_some(())
@@ -133,7 +133,7 @@ fn one_that_gives_no_sign_of_life_is_replaced() {
     let config = format!("{}watchdog = \"1s\"\ngrace = \"100ms\"\n", notifier("db"));
     let application = Application::start(&config);
     let db = application.until_running("db");
-    // It sends watchdog messages: it is the same process after some of them were due.
+    // Since it sends watchdog messages, it is still the same process after some of them were due.
     until("its status is shown", || {
         application.view("db")["instances"][0]["said"]
             .as_str()

@@ -1,4 +1,4 @@
-//! `sexton recover`: damage because of which a start is refused can be recovered from. A dry run reports what would be lost and
+//! `sexton recover`: a directory whose damage prevents a start can be recovered. A dry run reports what would be lost and
 //! changes nothing; afterwards the directory starts with everything before the damage, or with everything except the damaged records,
 //! issues no number twice, and keeps the replaced files.
 
@@ -52,7 +52,7 @@ fn segments(data: &Path) -> Vec<std::path::PathBuf> {
     segments
 }
 
-/// The offset and number of each frame of a segment.
+/// Returns the offset and number of each frame of a segment.
 fn frames(segment: &Path) -> Vec<(usize, u64)> {
     let bytes = fs::read(segment).expect("the file is readable");
     let mut frames = Vec::new();
@@ -74,7 +74,7 @@ fn edit(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(file, bytes).expect("a writable file");
 }
 
-/// 600 locks in a snapshot, 300 of them in the previous one, and 500 after it: left without a stop.
+/// Leaves 600 locks in a snapshot, 300 of them also in the previous one, and 500 more after it, as after a kill.
 fn left(data: &Path) {
     let made = data.with_extension("made");
     let node = Node::open(settings(&made)).expect("the directory opens");
@@ -88,7 +88,7 @@ fn left(data: &Path) {
     node.stop().expect("the node stops");
 }
 
-/// The number of locks after a start on a directory, and the token of a new one.
+/// Starts on a directory; returns the number of locks, and the token of a new one.
 fn starts(data: &Path) -> (usize, u64) {
     let node = Node::open(settings(data)).expect("the node starts");
     let locks = node::entries(&node.handle()).len();
@@ -160,7 +160,7 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     let (locks, number) = starts(&data);
     assert!((600..1100).contains(&locks), "{locks}");
     assert!(number > end, "{number} was issued before");
-    // And it is an ordinary directory.
+    // The directory is intact again.
     let output = recover(&data, &[]);
     assert_eq!(output.status.code(), Some(0));
     assert!(

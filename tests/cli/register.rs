@@ -16,8 +16,8 @@ fn ids(file: &Path, count: usize) -> Vec<String> {
     })
 }
 
-/// Launches a script in which `$R` registers its caller and prints the id for the file `$F`. Returns the id of the script and those in the file.
-/// Launches a script that registers processes. Returns its id, and the file for theirs.
+/// Launches a script in which `$R` registers its caller and prints the id, for the file `$F`. Returns the id of the script, and
+/// the path of that file.
 fn registering(tree: &Tree, script: &str, count: usize) -> (String, PathBuf) {
     let file = tree.data.join(format!("ids-{count}"));
     drop(std::fs::remove_file(&file));
@@ -74,7 +74,7 @@ fn whom_the_kernel_no_longer_has_under_its_parent_is_linked_by_the_variable() {
 #[test]
 fn without_the_variable_the_line_of_parents_is_asked() {
     let tree = Tree::start();
-    // It registers once the start of its parent is on record, since nothing else links the two.
+    // The child registers once the start of its parent is on record, since nothing else links the two.
     let go = tree.data.join("go");
     let script = format!(
         "sh -c 'unset SEXTON_PROCESS_ID; while [ ! -e {} ]; do sleep 0.01; done; $R >> $F; exec sleep 1000' & sleep 0.01",
@@ -85,7 +85,7 @@ fn without_the_variable_the_line_of_parents_is_asked() {
     let ids = ids(&file, 1);
     assert_ne!(ids[0], launched);
     assert_eq!(parent(&tree, &ids[0]), *launched);
-    // A process that neither names its parent nor descends from one has no parent, which is better than a wrong one.
+    // A process that neither names its parent nor descends from a recorded one has no parent, which is better than a wrong one.
     let script = "(setsid sh -c 'unset SEXTON_PROCESS_ID; sleep 0.2; $R >> $F; $R >> $F; exec sleep 1000' &)";
     let (_, ids) = registered(&tree, script, 2);
     assert_eq!(ids[0], ids[1]);

@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// A coordinator whose tasks run on that machine only.
+/// Starts a coordinator whose tasks run only on another machine; `None` if there can be none.
 pub(crate) fn start() -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::start();
@@ -44,7 +44,7 @@ pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     })
 }
 
-/// The lines of a file, once there are this many.
+/// Returns the lines of a file, once there are this many.
 pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     until("it is written there", || {
         let text = std::fs::read_to_string(path).ok()?;
@@ -53,7 +53,7 @@ pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     })
 }
 
-/// A script that writes its PID and that it begins, waits until a file exists, and writes that it ends.
+/// Returns a script that logs its PID and that it begins, waits until a file exists, and logs that it ends.
 pub(crate) fn waits(far: &Far, more: &str) -> String {
     let (log, go) = (far.path("log"), far.path("go"));
     format!(
@@ -67,7 +67,7 @@ pub(crate) fn let_go(far: &Far) {
     std::fs::write(far.path("go"), "").expect("a writable file");
 }
 
-/// Whether a process is running: one that has ended may still have its PID.
+/// Returns whether a process is running: one that has ended may still have its PID.
 pub(crate) fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -76,13 +76,13 @@ pub(crate) fn lives(pid: &str) -> bool {
     state.is_some_and(|state| state != "Z")
 }
 
-/// No attempt is kept there any more, and an audit finds nothing.
+/// Asserts that no attempt is kept there any more, and that an audit finds nothing.
 pub(crate) fn assert_settled(far: &Far, tree: &Tree) {
     far.assert_forgotten();
     tree.assert_all_agrees();
 }
 
-/// Each attempt that began had ended before the next did.
+/// Asserts that each attempt that began had ended before the next one began.
 pub(crate) fn assert_one_at_a_time(log: &[String]) {
     for pair in log.windows(2) {
         let both = pair.iter().all(|line| line.starts_with("begin"));
@@ -180,7 +180,7 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
             "{script}: {task}"
         );
     }
-    // The process that it leaves is part of it.
+    // A process that the command leaves behind is part of the attempt.
     let log = far.path("left");
     let script = format!("(sleep 0.3; echo left > {}) & exit 0", text(&log));
     over(&tree, add(&tree, &[], &script));
@@ -395,7 +395,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
     assert_settled(&far, &tree);
 }
 
-/// One request to a report socket; returns its answer.
+/// Sends one request to a report socket; returns the answer.
 fn report(socket: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream
@@ -462,7 +462,7 @@ fn the_wrapper_bears_with_whatever_comes() {
         (b"{\"do\":\"ping\"}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"../../etc\",\"from\":[0,0]}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"0192\",\"from\":[0,0]}\n", "ended"),
-        // It was already requested, so it is not begun again.
+        // Its result was already requested, so the attempt is no longer begun.
         (
             b"{\"do\":\"start\",\"attempt\":\"0192\",\"command\":[\"touch\",\"ran\"],\"env\":[],\"dir\":\"\",\"grace_ms\":1,\"lost_after_ms\":1000}\n",
             "failed",
@@ -484,7 +484,7 @@ fn the_wrapper_bears_with_whatever_comes() {
     }
 }
 
-/// A coordinator that gives up a machine earlier.
+/// Starts a coordinator that gives up a machine after this time.
 pub(crate) fn start_impatient(lost_after: &str) -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::configured(&format!("[tasks]\nserver_lost_after = \"{lost_after}\"\n"));

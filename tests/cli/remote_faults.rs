@@ -31,7 +31,7 @@ fn handles_term(far: &Far, status: u8) -> String {
     )
 }
 
-/// One task for each policy and each of two statuses with which its command answers SIGTERM; all of them are running.
+/// Adds a task for each policy and each of two statuses with which its command exits on SIGTERM; waits until all of them run.
 fn add_handlers(far: &Far, tree: &Tree) -> Vec<(u64, &'static str)> {
     tree.well(&["task", "limit", "default", "4"]);
     let mut tasks = Vec::new();
@@ -52,7 +52,7 @@ fn assert_counted_as_killed(tree: &Tree, tasks: &[(u64, &str)]) {
     }
 }
 
-/// The PID in a line of the log.
+/// Returns the PID in a line of the log.
 fn pid_of(line: &str) -> Pid {
     let pid = line.rsplit(' ').next().and_then(|it| it.parse().ok());
     Pid::from_raw(pid.expect("its PID")).expect("a PID")
@@ -66,7 +66,7 @@ fn an_attempt_that_is_cut_off_counts_as_killed_however_its_command_exits() {
     let tasks = add_handlers(&far, &tree);
     far.shut();
     far.cut();
-    // Each is stopped there because no coordinator has connected, well before it is given up here.
+    // Each attempt is stopped there because no coordinator has connected, well before it is given up here.
     lines(&far.path("log"), 8);
     far.listen("/usr/sbin/sshd");
     assert_counted_as_killed(&tree, &tasks);
@@ -128,7 +128,7 @@ fn a_machine_that_was_started_again_runs_what_may_run_twice() {
     assert_settled(&far, &tree);
 }
 
-/// A server is removed while its tasks run. Those that may run twice do so on another; a second task of the same work id runs, too.
+/// A server is removed while its tasks run. Those that may run twice run again on another; a second task of the same work id runs, too.
 #[test]
 fn a_server_that_is_removed_gives_up_its_tasks_to_another() {
     let Some((far, tree)) = start() else { return };
@@ -179,7 +179,7 @@ fn a_work_id_is_free_again_after_its_server_was_lost() {
     far.listen("/usr/sbin/sshd");
     let task = over(&tree, second);
     assert_eq!(task["exit"], "completed", "{task}");
-    // No coordinator requests the end of the first any more: it is kept there for a while.
+    // No coordinator requests the result of the first attempt any more, so it is kept there for a while.
     tree.assert_all_agrees();
 }
 

@@ -29,7 +29,7 @@ fn down(far: &Far, span: Duration) {
     far.network().set_link(true);
 }
 
-/// The beginning of every script: two attempts of one task at the same time leave a note.
+/// Returns the beginning of every script: two attempts of one task at the same time leave a note.
 fn alone(far: &Far) -> String {
     let (held, twice) = (far.path("held"), far.path("twice"));
     format!(
@@ -57,7 +57,7 @@ fn a_link_that_fails_for_a_while_interrupts_nothing() {
         text(&far.path("go"))
     );
     let id = add(&tree, &[], &script);
-    // A connection survives the first, and is made again after the second. Each falls between a report and its answer.
+    // The connection survives the first outage, and is made again after the second. Each falls between a report and its answer.
     for (at, span) in [(10, 1), (40, 8)] {
         lines(&saved, at);
         down(&far, Duration::from_secs(span));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A secret value that is given to a task.
 const PLANTED: &str = "hush-hush-4711";
 
-/// The regular files below a directory.
+/// Lists the regular files below a directory.
 fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
@@ -30,7 +30,7 @@ fn holds(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// No file below this directory contains one of these.
+/// Asserts that no file below this directory contains one of these words.
 fn assert_none_in_files(dir: &Path, words: &[String]) {
     let files = files_below(dir);
     assert!(!files.is_empty(), "there are files");
@@ -42,7 +42,7 @@ fn assert_none_in_files(dir: &Path, words: &[String]) {
     }
 }
 
-/// No process has one of these in its command line.
+/// Asserts that no process has one of these words in its command line.
 fn assert_none_in_command_lines(words: &[String]) {
     let processes = std::fs::read_dir("/proc")
         .expect("the directory exists")
@@ -56,7 +56,7 @@ fn assert_none_in_command_lines(words: &[String]) {
     }
 }
 
-/// A variable of a process.
+/// Returns a variable of a process.
 fn variable(pid: &str, name: &str) -> String {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).expect("our own file");
     let environ = String::from_utf8_lossy(&environ).into_owned();

@@ -13,7 +13,7 @@ fn replay(arguments: &[&str], log: &str) -> Output {
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
     let mut input = child.stdin.take().expect("it was requested");
-    // A program that has read enough closes its input, as it may.
+    // A program may close its input once it has read enough.
     drop(input.write_all(log.as_bytes()));
     drop(input);
     child.wait_with_output().expect("the process ends")

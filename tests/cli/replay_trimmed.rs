@@ -153,7 +153,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     assert_eq!(numbers(&text(&alone.stdout)), numbers(&text(&shown.stdout)));
 }
 
-/// The numbers of the records that were shown.
+/// Returns the numbers of the records that were shown.
 fn numbers(shown: &str) -> Vec<u64> {
     let first = |line: &str| line.split_whitespace().next()?.parse().ok();
     shown.lines().filter_map(first).collect()
@@ -164,7 +164,7 @@ fn inspected(data: &Path) -> Value {
     serde_json::from_slice(&output.expect("the command runs").stdout).expect("valid JSON")
 }
 
-/// The first number in the journal.
+/// Returns the first number in the journal.
 fn first_there(data: &Path) -> u64 {
     let found = inspected(data);
     let segments = found["journal"]["segments"].as_array();
@@ -173,7 +173,7 @@ fn first_there(data: &Path) -> u64 {
     first.expect("it has records")
 }
 
-/// The entry up to which the older snapshot has the state.
+/// Returns the entry up to which the older snapshot has the state.
 fn older_snapshot(data: &Path) -> u64 {
     let found = inspected(data);
     let slots = found["snapshots"].as_array().expect("there are two");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The end of a command that does not keep running: exit status, standard output, standard error on one line.
+/// Runs a command to its end; returns its exit status, standard output, and standard error on one line.
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -17,14 +17,14 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), line)
 }
 
-/// `serve` with these flags fails to start: exit status, and message.
+/// Runs `serve` with these flags, which must fail to start; returns exit status and message.
 fn refused(flags: &[&str]) -> (Option<i32>, String) {
     let (status, output, errors) = run(&mut serve(flags));
     assert_eq!(output, "", "no ready line");
     (status, errors)
 }
 
-/// The same with a data directory.
+/// Like `refused`, with a data directory.
 fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
     refused(&[&["--data", text(data)], more].concat())
 }
@@ -43,7 +43,7 @@ fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// A directory in which this many locks were requested, after a clean stop.
+/// Returns a directory in which this many locks were requested, after a clean stop.
 fn used(locks: u32) -> TempDir {
     let files = files();
     let daemon = Daemon::serve(&["--data", text(files.path())]);
@@ -412,7 +412,7 @@ fn a_damaged_journal_names_file_offset_and_number() {
         file.write_all_at(&bytes[place..=place], place as u64)
             .expect("connected");
     }
-    // Restored, it opens again; flips in the zeros do no harm to the records.
+    // Once restored, the journal opens again; a flipped bit in the zeros after the records does no harm.
     file.write_all_at(&[0x10], used as u64 + 5000)
         .expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(files.path())]);

@@ -45,13 +45,13 @@ fn servers_are_looked_up_when_they_are_wanted() {
     };
     until("the inventory is loaded", || has("A"));
 
-    // A task that finds no enabled server causes an update, and runs then.
+    // A task that finds no enabled server triggers an update, and then runs.
     tree.well(&["server", "disable", "A"]);
     std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--wait", "1m", "--", "true"]);
     has("B").expect("it ran there");
 
-    // So does one that cannot be launched.
+    // A task that cannot be launched triggers an update, too.
     std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--", "/nowhere/program"]);
     until("the inventory is loaded", || has("C"));
@@ -90,7 +90,7 @@ fn an_inventory_is_watched() {
     watching.wait().expect("the process ends");
     let mut rest = String::new();
     told.read_to_string(&mut rest).expect("UTF-8");
-    // It may have been read while it was being written.
+    // A file may have been read while it was being written.
     assert!(rest.lines().count() <= 2, "{rest}");
 }
 

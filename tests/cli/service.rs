@@ -38,7 +38,7 @@ impl NotifySocket {
         String::from_utf8_lossy(told).into_owned()
     }
 
-    /// All notifications up to one that has this line.
+    /// Returns all notifications up to one that has this line.
     fn until(&self, line: &str) -> Vec<String> {
         let mut heard = vec![self.receive()];
         while !heard.last().is_some_and(|last| has(last, line)) {
@@ -47,7 +47,7 @@ impl NotifySocket {
         heard
     }
 
-    /// All notifications that have not been read.
+    /// Returns all notifications that have not been read.
     fn rest(&self) -> Vec<String> {
         self.0.set_nonblocking(true).expect("it is a socket");
         let mut told = [0; 512];
@@ -212,7 +212,7 @@ fn passed_listeners_become_doors() {
     let ear = NotifySocket::at(&notify);
     let (lockserver, lockserver_at) = listener();
     let (http, http_at) = listener();
-    // A client that connects before it runs is served once it does.
+    // A client that connects before the coordinator runs is served once it does.
     let early = TcpStream::connect(lockserver_at).expect("the server is already listening");
     let descriptors = Passed {
         names: "lockserver:http",
@@ -379,7 +379,7 @@ fn the_units_are_well_formed() {
     }
 }
 
-/// Whether a process may have its own namespace here.
+/// Returns whether a process may have its own namespace here.
 fn namespaces() -> bool {
     let tried = Command::new("unshare")
         .args(["--pid", "--fork", "true"])
@@ -389,7 +389,7 @@ fn namespaces() -> bool {
     may
 }
 
-/// The process that `unshare` created.
+/// Returns the process that `unshare` created.
 fn child_of(unshare: u32) -> Pid {
     let children = format!("/proc/{unshare}/task/{unshare}/children");
     let child = until("its child", || {

@@ -92,7 +92,7 @@ impl Application {
         status.expect("it has a status").to_owned()
     }
 
-    /// The PID of the first process of a service, if it is running.
+    /// Returns the PID of the first process of a service, if it is running.
     pub(crate) fn running(&self, name: &str) -> Option<i32> {
         let view = self.view(name);
         let runs = view.pointer("/status")? == "running";
@@ -114,7 +114,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // Before the keeper, since only a coordinator stops the services.
+        // Stop the services before the keeper ends, since only a coordinator stops them.
         if self.daemon.is_none() {
             self.serve();
         }
@@ -124,7 +124,7 @@ impl Drop for Application {
             .ok()
             .and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
         if let Some(keeper) = keeper {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(keeper, Signal::KILL);
         }
     }
@@ -217,7 +217,7 @@ fn services_start_after_those_that_they_come_after() {
     ));
     application.until_status("migrate", "failed");
     assert_eq!(application.status("a-web"), "waiting");
-    // It does not start, and no request waits for that to change.
+    // The service does not start, and the request does not wait for that to change.
     let started = application.run(&["start", "a-web"]);
     assert_eq!(started.status, 1, "{started:?}");
     assert!(started.err.contains("a-web is waiting"), "{started:?}");
@@ -315,7 +315,7 @@ fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
     assert_eq!(application.running("one"), Some(pid));
 }
 
-/// The output of a command that connects to the coordinator.
+/// Runs a command that connects to the coordinator, and returns its output.
 fn done_of(application: &Application, words: &[&str]) -> String {
     let mut command = command(&application.data(), words);
     done(command.output().expect("the command runs")).out
@@ -401,7 +401,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
          command = [\"sh\", \"-c\", \"pwd; echo $API_TOKEN; exec sleep 1000\"]\n\
          secrets = [\"API_TOKEN\"]\nenv_file = \"secrets.env\"\n",
     );
-    // Its secret is missing: it is not started without it.
+    // The service is not started without its secret, which is missing.
     until("the reason is shown", || {
         let view = application.view("web");
         let failure = view["instances"][0]["last"]["failure"]["step"].clone();
@@ -423,7 +423,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
     assert!(!listed.contains("tell-nobody"), "{listed}");
 }
 
-/// The errors of `sexton config` and `sexton serve` about a file, without its path.
+/// Returns the errors of `sexton config` and `sexton serve` about a file, without its path.
 fn refused(config: &str) -> String {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");

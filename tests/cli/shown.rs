@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Printed between the outputs of commands, with the exit status of the previous one.
 const BETWEEN: &str = "--- next ---";
 
-/// A command, and the lines of its output.
+/// A command, and the output that the page shows.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) command: String,
@@ -29,7 +29,7 @@ pub(crate) struct Ran {
     pub(crate) status: i32,
 }
 
-/// The fenced blocks of a page that are in this language, line by line.
+/// Returns the fenced blocks of a page that are in this language, line by line.
 pub(crate) fn fenced<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     let mut blocks = Vec::new();
     let mut within = None;
@@ -47,13 +47,13 @@ pub(crate) fn fenced<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     blocks
 }
 
-/// The languages of all fenced blocks of a page.
+/// Returns the languages of all fenced blocks of a page.
 pub(crate) fn languages(page: &str) -> Vec<&str> {
     let fences = page.lines().filter_map(|line| line.strip_prefix("```"));
     fences.step_by(2).collect()
 }
 
-/// The blocks of commands of a page.
+/// Returns the blocks of commands of a page.
 pub(crate) fn blocks(page: &str) -> Vec<Vec<Step>> {
     let blocks = fenced(page, "console");
     blocks.into_iter().map(|lines| steps(&lines)).collect()
@@ -90,7 +90,7 @@ pub(crate) fn script(commands: impl IntoIterator<Item = String>) -> String {
     commands.into_iter().map(marked).collect()
 }
 
-/// The output of each command of such a script.
+/// Returns the output of each command of such a script.
 pub(crate) fn parts(printed: &str) -> Vec<Ran> {
     let mut ran = Vec::new();
     let mut part = String::new();
@@ -114,7 +114,7 @@ pub(crate) fn parts(printed: &str) -> Vec<Ran> {
     ran
 }
 
-/// Whether the output matches the page.
+/// Returns whether the output matches the page.
 pub(crate) fn is_as_shown(printed: &str, shown: &[String]) -> bool {
     let plain = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let printed: Vec<String> = printed.lines().map(plain).collect();
@@ -133,7 +133,7 @@ fn are_like(printed: &[String], shown: &[String]) -> bool {
     }
 }
 
-/// Whether a line matches the page.
+/// Returns whether a line matches the page.
 fn is_like(line: &str, shown: &str) -> bool {
     let Some((first, rest)) = shown.split_once("...") else {
         return line == shown;
@@ -183,7 +183,7 @@ impl Reader {
         std::fs::set_permissions(&file, mode).expect("our own file");
     }
 
-    /// The content of its directory.
+    /// Returns the content of a file in its directory.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.files.join(name)).expect("the file exists")
     }
@@ -195,8 +195,8 @@ impl Reader {
         let mut text = text
             .replace(&demo, &self.tree.data.to_string_lossy())
             .replace(&backup, &self.files.join("backup").to_string_lossy())
-            // By name, it would reach the coordinators of other tests. And a coordinator that is being killed keeps its ports for a moment
-            // longer, which is over before a person has typed the next command.
+            // A kill by name would reach the coordinators of other tests. And a killed coordinator keeps its ports for a moment, which is
+            // over before a person has typed the next command.
             .replace("pkill -9 -f 'sexton serve'", &ended_by("-9"))
             .replace("kill -9 $!", &ended_by("-9"))
             .replace("pkill -f 'sexton serve'", &ended_by("-TERM"));
@@ -270,11 +270,11 @@ fn without_remark(command: &str) -> &str {
     command.trim_end()
 }
 
-/// The next ports of this process that no reader has.
+/// The next port of this process that no reader uses.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
-/// Free ports, below those that the system assigns by itself. Each reader gets other ones, even while no coordinator of an
-/// earlier one listens yet.
+/// Returns free ports, below those that the system assigns by itself. Each reader gets different ones, even while the coordinator
+/// of an earlier reader does not listen yet.
 fn free_ports() -> [u16; 3] {
     let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("a small number") * 30;
     std::array::from_fn(|_| {
@@ -290,7 +290,7 @@ impl Drop for Reader {
         self.tree.end_processes();
         let server = std::fs::read_to_string(self.files.join("server")).unwrap_or_default();
         if let Some(server) = server.trim().parse().ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(server, Signal::KILL);
         }
     }

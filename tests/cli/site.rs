@@ -48,7 +48,7 @@ fn steps(language: &str, lines: &[&str]) -> Vec<Step> {
                         last.command = format!("{}\n{line}", last.command);
                     }
                     (None, Some(last)) => last.printed.push((*line).to_owned()),
-                    // A block that does not begin with a command has none.
+                    // A block that does not begin with a command has no steps.
                     (None, None) => return Vec::new(),
                 }
             }
@@ -97,7 +97,7 @@ fn found(block: &Block) -> Vec<Step> {
     steps.unwrap_or_else(|| panic!("{}: no block begins with {}", block.page, block.begins))
 }
 
-/// The first command of a block; `blocks` returns none that is empty.
+/// Returns the first command of a block; `blocks` returns no empty blocks.
 fn first(block: &[Step]) -> &str {
     let [first, ..] = block else {
         panic!("the block is empty");

@@ -8,7 +8,7 @@ pub(crate) enum Output {
     AsShown(&'static [(&'static str, &'static str)]),
     /// The same, but any number matches any other.
     ButNumbers(&'static [(&'static str, &'static str)]),
-    /// It is not compared; each command must succeed. The page shows no output, or that of a different history.
+    /// The output is not compared; each command must succeed. The page shows no output, or that of a different history.
     Any,
 }
 

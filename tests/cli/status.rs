@@ -25,7 +25,7 @@ fn serve(data: &Path, flags: &[&str]) -> Command {
     daemon::serve(&[&["--data", daemon::text(data)], http, flags].concat())
 }
 
-/// Its status, requested with these headers.
+/// Returns its status, requested with these headers.
 fn get(coordinator: &Daemon, headers: &str) -> String {
     let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
     let request =
@@ -107,7 +107,7 @@ fn a_person_and_a_program_read_the_status() {
     let page = text(&status(&data, &[]).stdout);
     let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
-    // The reserve, the start, and the rules of each actor.
+    // The reservation of numbers, the start, and the rules of each actor.
     let upto = 2 + sexton::actors::names().len();
     let sealed = format!("a up to {upto}, b not sealed");
     assert!(snapshots.contains(&sealed), "{snapshots}");

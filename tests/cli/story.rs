@@ -25,7 +25,7 @@ fn json(data: &Path, words: &[&str]) -> Value {
     serde_json::from_str(&out).expect("valid JSON")
 }
 
-/// The output of a command that reads a directory and must exit with this status.
+/// Runs a command that reads a directory and must exit with this status; returns its output.
 fn read(command: &str, data: &Path, words: &[&str], status: i32) -> String {
     let mut reading = sexton();
     reading.arg(command).arg(data).args(words);
@@ -33,7 +33,7 @@ fn read(command: &str, data: &Path, words: &[&str], status: i32) -> String {
     format!("{out}{err}")
 }
 
-/// The events, line by line: the word after number, time and actor.
+/// Returns the events, line by line: the word after number, time and actor.
 fn kinds(story: &str) -> Vec<&str> {
     assert!(!story.contains("slot"), "names instead of slots: {story}");
     let words = story.lines().map(|line| line.split_whitespace().nth(3));
@@ -45,7 +45,7 @@ fn push(data: &Path, queue: &str, ttr: &str) -> String {
     told["id"].as_u64().expect("a number").to_string()
 }
 
-/// Claims a job: its id and its token.
+/// Claims a job; returns its id and its token.
 fn pop(data: &Path, queue: &str) -> (String, String) {
     let told = json(data, &["queue", "pop", queue, "--wait", "30"]);
     let part = |name: &str| {

@@ -30,7 +30,7 @@ pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     serde_json::from_str(&printed).expect("valid JSON")
 }
 
-/// A task that is over.
+/// Waits until a task is over, and returns it.
 pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     until("the task is over", || {
         let task = show(tree, id);
@@ -38,7 +38,7 @@ pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     })
 }
 
-/// A task with this many ended attempts.
+/// Waits until this many attempts of a task have ended, and returns the task.
 pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     until("the attempts have ended", || {
         let task = show(tree, id);
@@ -47,7 +47,7 @@ pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     })
 }
 
-/// A task with a running attempt: the PID of its command, which it writes to this file.
+/// Waits until a task's command has written its PID to this file, and returns the PID.
 fn running(tree: &Tree, file: &str) -> Pid {
     until("its command runs", || {
         let pid = std::fs::read_to_string(tree.data.join(file)).ok()?;
@@ -55,7 +55,7 @@ fn running(tree: &Tree, file: &str) -> Pid {
     })
 }
 
-/// The exit of a task, and the result of its newest attempt.
+/// Returns the exit of a task, and the result of its newest attempt.
 pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     let newest = task["past"].as_array().and_then(|it| it.last());
     let cause = newest.map(|it| &it["cause"]);
@@ -65,7 +65,7 @@ pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     )
 }
 
-/// No thread of a server is in use, no lock is held, and an audit finds nothing.
+/// Asserts that no thread of a server is in use, no lock is held, and an audit finds nothing.
 pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
@@ -192,7 +192,7 @@ fn a_task_runs_although_the_keeper_was_killed() {
     assert_eq!(over(&tree, add(&tree, &[], "true"))["exit"], "completed");
 }
 
-/// Rows 6 and 7: its command is killed before it saved, and after.
+/// Rows 6 and 7: the command of a task is killed before it saves, and after.
 #[test]
 fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
     let tree = Tree::start();
@@ -225,7 +225,7 @@ fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 8: it loops, is stopped, or ignores SIGTERM; and so do its children.
+/// Row 8: the command loops, is stopped, or ignores SIGTERM; and so do its children.
 #[test]
 fn an_endless_burst_is_stopped_with_all_that_it_started() {
     let tree = Tree::start();
@@ -246,7 +246,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
             assert_eq!(task["message"], "its attempt took too long");
         }
     }
-    // Once it has sent a heartbeat, it must continue to send them, however much time is left.
+    // Once a command has sent a heartbeat, it must continue to send them, however much time is left.
     let task = over(
         &tree,
         add(
@@ -270,7 +270,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 9: it exits with 0, and does not report its result although it must.
+/// Row 9: the command exits with 0, and does not report its result although it must.
 #[test]
 fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();
@@ -299,7 +299,7 @@ fn what_cleans_up_holds_nothing() {
         let task = over(&tree, add(&tree, &["--cleanup", cleanup], "true"));
         assert_eq!(task["exit"], "completed", "{cleanup}: {task}");
     }
-    // The only thread is free beside a cleanup that runs forever.
+    // The only thread is free while a cleanup runs forever.
     let script = "echo $SEXTON_TASK_ENDED $SEXTON_TASK_STATUS > $SEXTON_DATA/cleaned";
     let cleanup = format!("sh -c '{script}'");
     let id = add(&tree, &["--cleanup", &cleanup], "exit 9");

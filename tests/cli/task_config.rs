@@ -33,7 +33,7 @@ fn show(tree: &Tree, task: &Value) -> Value {
     serde_json::from_str(&tree.well(&["task", "show", &id, "--json"])).expect("valid JSON")
 }
 
-/// Tasks that are over.
+/// Returns the number of tasks that are over.
 fn over(tree: &Tree) -> usize {
     let listed = tree.well(&["task", "list", "--status", "complete", "--json"]);
     let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
@@ -108,7 +108,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     let fourth = add(&tree, &["--paused", "--", "true"]);
     assert_eq!(terms(&fourth), terms(&third));
 
-    // Each decision is the same again with the rules of its time.
+    // A replay makes each decision again, with the rules of its time.
     tree.daemon.take().expect("it is running").kill();
     let verified = sexton()
         .args(["replay", "--verify"])

@@ -16,13 +16,13 @@ fn faulty() -> Tree {
     Tree::configured("[tasks]\nallow_fault_injection = true\n")
 }
 
-/// The result of a task with a fault: with `--retry` and without.
+/// Returns a task with a fault after its end: without `--retry`, and with it.
 fn came(tree: &Tree, flags: &[&str], script: &str) -> [Value; 2] {
     [&[] as &[&str], &["--retry"]]
         .map(|more| over(tree, add(tree, &[flags, more].concat(), script)))
 }
 
-/// How the first attempt of a task ended: cause, and code or signal.
+/// Returns how the first attempt of a task ended: cause, and code or signal.
 fn first(task: &Value) -> (&str, Option<u64>, Option<u64>) {
     let past = &task["past"][0];
     (
@@ -32,7 +32,7 @@ fn first(task: &Value) -> (&str, Option<u64>, Option<u64>) {
     )
 }
 
-/// Rows 1, 2 and 4: nothing was launched, so it is launched again, whatever the task's policy is.
+/// Rows 1, 2 and 4: nothing was launched, so the command is launched again, whatever the task's policy is.
 #[test]
 fn a_launch_that_fails_is_tried_again() {
     let tree = faulty();
@@ -62,7 +62,7 @@ fn a_launch_that_fails_is_tried_again() {
 #[test]
 fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
     let tree = faulty();
-    // There is a keeper to kill.
+    // Run a task first, so that there is a keeper to kill.
     over(&tree, add(&tree, &[], "true"));
     for point in ["before-parent:kill", "after-parent"] {
         for task in came(&tree, &["--inject", point], "exit 0") {
@@ -77,7 +77,7 @@ fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 2, 4 and 6: it dies before it saved, in every possible way.
+/// Rows 2, 4 and 6: the command dies before it saves, in every possible way.
 #[test]
 fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
     let tree = Tree::start();
@@ -109,7 +109,7 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
             assert_eq!(retries["attempts"], 2, "{inject}: {retries}");
         }
     }
-    // An exit status of its own is the command's result; and status 0 is none.
+    // If the command exits by itself, its exit status is its result, even if a fault made it exit.
     let [fails, again] = came(&tree, &["--inject", "within-child:exit"], "true");
     assert_eq!(
         (came_to(&fails).0, came_to(&again).0),
@@ -123,7 +123,7 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 7: it continues from what was saved.
+/// Row 7: the task continues from what was saved.
 #[test]
 fn what_dies_after_it_saved_goes_on_from_that() {
     let tree = Tree::start();
@@ -159,7 +159,7 @@ if [ "$SEXTON_TASK_ATTEMPT" = 1 ]; then exec "$0" task save half; fi
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 8: it loops or is stopped, before, within and after the command.
+/// Row 8: the process loops or is stopped, before, within and after the command.
 #[test]
 fn what_never_ends_is_stopped_and_fails_in_any_case() {
     let tree = Tree::start();
@@ -181,7 +181,7 @@ fn what_never_ends_is_stopped_and_fails_in_any_case() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 9: it exits with 0, without a report of the result.
+/// Row 9: the command exits with 0, without a report of the result.
 #[test]
 fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();

@@ -36,7 +36,7 @@ fn a_task_that_runs_shows_its_locks_its_thread_and_its_processes() {
     let token = &task["attempt"]["token"];
     let process = task["attempt"]["process"].as_str().expect("a string");
 
-    // As in the list of locks.
+    // The list of locks shows the same keys.
     let locks = tree.get("/v1/locks");
     let locks = locks["locks"].as_array().expect("a list");
     let mut keys: Vec<&str> = locks.iter().filter_map(|it| it["key"].as_str()).collect();
@@ -130,7 +130,7 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
         (child, out.lines())
     };
     let (mut all, mut lines) = watch(&["--actor", "dispatch", "--after", "999999999999"]);
-    // It reports that the position does not exist yet, which shows that it has subscribed.
+    // The command reports that the position does not exist yet, which shows that it has subscribed.
     read(&mut lines, 1);
     let other = add(&tree, &["--paused"], "exit 0");
     let (id, _) = begin(&tree);

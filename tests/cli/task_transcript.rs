@@ -11,7 +11,7 @@ fn story(tree: &Tree, id: &str) -> Value {
     serde_json::from_str(&printed).expect("valid JSON")
 }
 
-/// The phases of an attempt, in their order.
+/// Returns the phases of an attempt, in their order.
 fn phases(story: &Value) -> Vec<&str> {
     let phases = story["phases"].as_array().expect("phases");
     assert!(phases.iter().all(|it| it["at"].is_u64()), "{story}");
@@ -81,7 +81,7 @@ echo bad >&2; exit 3
     assert_pages(&tree, id);
 }
 
-/// The text for people.
+/// Checks the text that is printed for people.
 fn assert_pages(tree: &Tree, id: &str) {
     let page = tree.well(&["task", "transcript", id]);
     for line in [

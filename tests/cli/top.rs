@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// `sexton top` on this directory, with ten samples a second.
+/// Returns `sexton top` on this directory, with ten samples a second.
 fn top(data: &Path) -> Command {
     let mut command = sexton();
     for name in ["LC_ALL", "LC_CTYPE"] {
@@ -40,7 +40,7 @@ fn where_nobody_looks_one_frame_is_printed() {
     let version = env!("CARGO_PKG_VERSION");
     let first = format!("serving  sexton {version}, process {pid}, up 0 s, fsync always");
     let begin = page.lines().next().unwrap_or("");
-    // It may have been up for longer on a busy machine.
+    // The coordinator may have been up for longer on a busy machine.
     let (before, _) = first.split_once("up").expect("the message has this part");
     assert!(begin.starts_with(before), "{page}");
     for words in [
@@ -71,7 +71,7 @@ fn where_nobody_looks_one_frame_is_printed() {
         line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
         "{line}"
     );
-    // Its own query is a request.
+    // The query of `sexton top` itself is a request.
     let asked = line["per_second"]["http_requests"].as_f64();
     assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
 }
@@ -144,7 +144,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
     }
 }
 
-/// The words of a page, separated by single spaces.
+/// Returns the words of a page, separated by single spaces.
 fn words_of(page: &str) -> String {
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -275,7 +275,7 @@ impl Terminal {
     }
 }
 
-/// The modes that a program may leave set.
+/// Returns the modes that a program may leave set.
 fn modes(terminal: &File) -> String {
     let modes = tcgetattr(terminal).expect("it is a terminal");
     format!(
@@ -284,7 +284,7 @@ fn modes(terminal: &File) -> String {
     )
 }
 
-/// The screen of a terminal of 80 by 24 after these bytes, for the sequences that this program uses: letters, positions, clearing.
+/// Returns the screen of a terminal of 80 by 24 after these bytes, for the sequences that this program uses: letters, positions, clearing.
 fn picture(seen: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; 80]; 24];
     let (mut row, mut column) = (0, 0);
@@ -321,7 +321,7 @@ fn picture(seen: &str) -> Vec<String> {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -25,7 +25,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// A coordinator without control groups, because none are visible; `None` where this user may not create namespaces.
+    /// Starts a coordinator that sees no control groups; `None` where this user is not permitted to create namespaces.
     pub(crate) fn without_groups() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             left_out("processes without control groups: only root takes those away");
@@ -44,7 +44,7 @@ impl Tree {
         })
     }
 
-    /// A coordinator that another program starts, with this in its configuration file.
+    /// Starts a coordinator through another program, with this in its configuration file.
     pub(crate) fn started_by(starter: Command, config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -58,7 +58,7 @@ impl Tree {
         }
     }
 
-    /// A coordinator that runs as this user. Only root may choose another user.
+    /// Starts a coordinator as this user. Only root may choose another user.
     pub(crate) fn of_user(user: u32) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -79,7 +79,7 @@ impl Tree {
         Self::configured("")
     }
 
-    /// A coordinator with this in its configuration file.
+    /// Starts a coordinator with this in its configuration file.
     pub(crate) fn configured(config: &str) -> Self {
         let Coordinator {
             daemon,
@@ -94,7 +94,7 @@ impl Tree {
         }
     }
 
-    /// A coordinator that another program starts, on its directory; returns it and the parent directory.
+    /// Returns a tree whose coordinator is still to be started by another program, and the parent directory.
     pub(crate) fn to_come() -> (Self, PathBuf) {
         let files = tempfile::tempdir().expect("a temporary directory");
         let folder = files.path().to_owned();
@@ -123,7 +123,7 @@ impl Tree {
         done.out
     }
 
-    /// An audit finds nothing: the states of the actors agree, with each other and with the machine.
+    /// Asserts that an audit finds nothing: the states of the actors agree, with each other and with the machine.
     pub(crate) fn assert_all_agrees(&self) {
         let audit = self.run(&["audit"]);
         assert_eq!(audit.status, 0, "{audit:?}");
@@ -149,14 +149,14 @@ impl Tree {
         records
     }
 
-    /// The answer for a path over HTTP.
+    /// Gets a path over HTTP, and returns the answer.
     pub(crate) fn get(&self, path: &str) -> Value {
         self.exchange(&format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ))
     }
 
-    /// The answer to this body.
+    /// Posts this body to a path over HTTP, and returns the answer.
     pub(crate) fn post(&self, path: &str, body: &str) -> Value {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         let length = body.len();
@@ -172,7 +172,7 @@ impl Tree {
         serde_json::from_str(body).expect("valid JSON")
     }
 
-    /// The PID of its keeper.
+    /// Returns the PID of its keeper.
     pub(crate) fn keeper(&self) -> Option<Pid> {
         let held = std::fs::read_to_string(self.data.join("keeper.lock")).ok()?;
         Pid::from_raw(held.trim().parse().ok()?)
@@ -218,7 +218,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         self.end_processes();
         if let Some(keeper) = self.keeper() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(keeper, Signal::KILL);
         }
     }

@@ -84,14 +84,14 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(keeper, Signal::KILL);
         }
         crate::groups::remove(&self.data);
     }
 }
 
-/// The results of an upgrade, from the log.
+/// The message about an upgrade in the log.
 const ASKED: &str = "the keeper is asked to execute another program";
 
 #[test]
@@ -111,7 +111,7 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let words = std::fs::read(format!("/proc/{keeper}/cmdline")).expect("the file exists");
     assert!(words.starts_with(b"sexton\0keeper\0"), "{words:?}");
 
-    // It is still the parent: no other process gets the exit code.
+    // The keeper is still the parent: no other process gets the exit code.
     site.ask(&["kill", &lives, "--wait"]);
     assert_eq!(site.record(&lives)["code"], 7);
     let next = site.launch("exit 8");

@@ -36,7 +36,7 @@ pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Command
     (said.unwrap_or_else(|_| panic!("no result: {done:?}")), done)
 }
 
-/// Type, status and error of each job.
+/// Returns the type, status and error of each job.
 pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
     let listed = said["jobs"].as_array().expect("a list");
     let word = |job: &Value, what: &str| job[what].as_str().expect("a word").to_owned();
@@ -115,7 +115,7 @@ fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
     );
     tree.well(&["queue", "delete", &id]);
 
-    // Without output, the way it ended is the error.
+    // Without output, the way the command ended is the error.
     let id = push(&tree, "mails", "x");
     work(&tree, &["mails"], "kill -9 $$");
     let error = job(&tree, &id)["error"].to_string();
@@ -140,7 +140,7 @@ fn a_job_is_done_when_all_that_its_command_started_has_ended() {
     let tree = Tree::start();
     let id = push(&tree, "mails", "x");
     let (script, gate, log) = gated(&tree);
-    // It leaves its session, and its command has ended.
+    // A process leaves its session, and the command itself has ended.
     let script = format!("setsid sh -c '{script}' < /dev/null > /dev/null 2>&1 & exit 0");
     let mut running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
@@ -239,7 +239,7 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
     assert!(idle.wait_with_output().expect("our child").status.success());
 }
 
-/// Whatever is killed, the job runs again when its command has ended, and not before.
+/// Kills something, and asserts that the job runs again when its command has ended, and not before.
 fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
     let mut tree = Tree::start();
     let id = push(&tree, "mails", "x");
@@ -272,7 +272,7 @@ fn a_job_whose_runner_is_killed_runs_again_when_its_command_has_ended() {
     killed(|_, running| running.kill().expect("a live process"));
 }
 
-/// The kernel tells how a process ended that is nobody's child (6.15 and later), or only that it has.
+/// Returns whether the words report how a process ended that is nobody's child (Linux 6.15 and later), or only that it has.
 fn is_reason(words: &str, pid: u32) -> bool {
     let rest = words.strip_prefix(&format!("its claim ended: process {pid} "));
     matches!(rest, Some("was killed by signal 9" | "is gone"))
@@ -304,7 +304,7 @@ fn a_job_that_came_back_shows_what_became_of_its_runner() {
     };
     let why = shown(&tree);
 
-    // On its second try, it still says why there is one.
+    // On its second try, the job still shows the reason for it.
     let token = tree.well(&["queue", "pop", "mails", "--json"]);
     assert_eq!(shown(&tree), why, "{token}");
     assert_eq!(job(&tree, &id)["attempts"], 2);

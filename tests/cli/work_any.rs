@@ -17,7 +17,7 @@ fn push_all(tree: &Tree, queue: &str, count: usize) {
     tree.well(&["queue", "push", queue, "--batch", text(&file)]);
 }
 
-/// A script that notes token and tenant of its job, and then waits until a file exists.
+/// Returns a script that notes token and tenant of its job, and then waits until a file exists.
 fn noting(log: &Path, gate: &Path) -> String {
     format!(
         "echo $SEXTON_JOB_FENCE $SEXTON_JOB_TENANT >> {}; while [ ! -e {} ]; do sleep 0.02; done",
@@ -26,7 +26,7 @@ fn noting(log: &Path, gate: &Path) -> String {
     )
 }
 
-/// The tenants of the noted jobs, in the order of their claims.
+/// Returns the tenants of the noted jobs, in the order of their claims.
 fn tenants(log: &Path) -> Vec<String> {
     let noted = std::fs::read_to_string(log).expect("it is noted");
     let mut claims: Vec<(u64, String)> = noted
@@ -40,7 +40,7 @@ fn tenants(log: &Path) -> Vec<String> {
     claims.into_iter().map(|(_, tenant)| tenant).collect()
 }
 
-/// Of its jobs and those of another tenant with far more, a tenant has every other turn: even if several run at the same time,
+/// A tenant with a few jobs has every other turn beside another with far more, even if several run at the same time,
 /// and the run has waited for them.
 #[test]
 fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
@@ -65,7 +65,7 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
         let words = ["mails", "--any-ready", "--wait", "--procs", "2"];
         let lines: &[&str] = if kept { &["--lines"] } else { &[] };
         let running = begin(&tree, &[&words, lines].concat(), &script);
-        // The jobs that it gets while it waits come first.
+        // Jobs that arrive while the run waits come first.
         push_all(&tree, "big:mails", 2);
         until_lines(&log, 2);
         push_all(&tree, "big:mails", 60);
@@ -90,7 +90,7 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
     }
 }
 
-/// A limit per key: each tenant's queue reopens independently, and the run continues with each as it does.
+/// The throttle applies to each queue: each tenant's queue reopens independently, and the run continues with each as it does.
 #[test]
 fn a_run_that_waits_goes_on_with_each_tenant_as_its_throttle_opens() {
     let tree = configured("[queues.calls]\nthrottle = 2\n");
@@ -119,7 +119,7 @@ fn types_of_a_lower_rank_come_first() {
     assert_eq!(types, ["alerts", "alerts", "mails", "mails"]);
 }
 
-/// A lower bound: nothing here depends on how fast anything is.
+/// Asserts only a minimum duration: nothing here depends on how fast anything is.
 #[test]
 fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
     let tree = Tree::start();

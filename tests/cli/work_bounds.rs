@@ -117,15 +117,15 @@ fn a_kept_worker_that_leaks_reaches_its_limit() {
 
 #[test]
 fn a_kept_worker_that_floods_its_output_is_cut_off_and_has_no_other_job() {
-    // It gets SIGPIPE,
+    // The worker gets SIGPIPE,
     let error = bad_line(&["--output-max", "1M"], "exec head -c 1073741824 /dev/zero");
     assert_eq!(error, "it wrote more than 1.0 MiB");
-    // or a command that it started does, and it continues normally.
+    // or a command that it started does, and the worker continues normally.
     let error = bad_line(&["--output-max", "64k"], "yes >&2");
     assert_eq!(error, "it wrote more than 64.0 KiB");
 }
 
-/// Each of them may use as much as all together: there is a limit only where the sum is counted.
+/// Each process may use as much as all of them together: the limit applies only where the sum is counted.
 #[test]
 fn those_that_leak_together_reach_a_limit_that_status_names() {
     let tree = Tree::start();

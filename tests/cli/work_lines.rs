@@ -14,7 +14,7 @@ use crate::work::{begin, cancelled, job, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
-/// Reads jobs, and runs `each` with the `id` and `body` of each.
+/// Returns a worker that reads jobs, and runs `each` with the `id` and `body` of each.
 fn worker(each: &str) -> String {
     format!(
         r#"while read -r line <&3; do
@@ -48,7 +48,7 @@ fn one_command_works_on_one_job_after_another() {
         push(&tree, "mails", body);
     }
     let log = tree.data.join("log");
-    // Its output goes where it always does, and does no harm.
+    // The worker's other output goes where it always does, and does no harm.
     let each = format!(
         "echo '{{\"id\":1}}'; echo stray >&2; echo $$ $body >> {}; {WELL}",
         text(&log)
@@ -141,7 +141,7 @@ fn broken(each: &str, words: &[&str]) -> String {
         "if [ $body = good ]; then {WELL}; continue; fi; sleep 3600 & echo $! >> {0}; echo $$ >> {0}; {each}",
         text(&log)
     );
-    // Two and no more: on a slow machine, the first comes again.
+    // At most two jobs: on a slow machine, the first would be tried again.
     let words = [words, &["--max-jobs", "2"]].concat();
     let (said, done) = lines(&tree, &words, &worker(&each));
     let outcomes = outcomes(&said);
@@ -220,7 +220,7 @@ fn a_worker_that_ends_while_it_has_no_job_costs_no_job_a_try() {
             (shown["reason"] == "absent").then_some(())
         });
         until_lines(&log, count);
-        // Its socket is closed when it has ended.
+        // Wait until the worker has ended, since its socket is closed by then.
         let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = noted.lines().last().and_then(|it| it.parse().ok());
         let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a PID");

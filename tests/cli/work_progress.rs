@@ -57,7 +57,7 @@ fn a_run_for_every_tenant_shows_what_is_ready_and_how_long_that_takes() {
         push(&tree, "t1:mails", body);
     }
     let seen = on_terminal(&tree, &["--any-ready", "--max-jobs", "2"]);
-    // The default tenant has three at most.
+    // The default tenant has at most three ready jobs.
     let is_all = [", 4 ready", ", 5 ready"]
         .iter()
         .any(|it| seen.contains(it));

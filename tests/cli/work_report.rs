@@ -24,7 +24,7 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     let mut events = tree.command(&["events", "--kind", "progress,claimed", "--json"]);
     events.stdout(std::fs::File::create(&told).expect("a writable file"));
     let mut events = events.spawn().expect("the command starts");
-    // Events are received from the first claim on that is shown.
+    // Events are received from the first claim that is shown.
     until("events are told", || {
         let other = push(&tree, "other", "x");
         let popped = tree.well(&["queue", "pop", "other"]);
@@ -117,7 +117,7 @@ fn only_who_knows_the_secret_of_an_attempt_reports_of_it() {
     let outside = tree.run(&["job", "progress", "4"]);
     assert_eq!(outside.status, 2, "{outside:?}");
     assert_eq!(job(&tree, &id)["reason"], "absent");
-    // It is in no record.
+    // The secret is in no record.
     for record in tree.all() {
         assert!(!record.to_string().contains(noted[2]), "{record}");
     }
@@ -174,7 +174,7 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
     assert_eq!(job(&tree, &id)["error"], "soon");
 }
 
-/// Every progress report would be written to the journal.
+/// Not every progress report is passed on, since each would be written to the journal.
 #[test]
 fn a_command_that_reports_without_end_is_heard_now_and_then() {
     let tree = Tree::start();

@@ -22,7 +22,7 @@ pub(crate) fn configured(config: &str) -> Tree {
     tree
 }
 
-/// The wall clock, in seconds since 1970.
+/// Returns the wall clock, in seconds since 1970.
 pub(crate) fn now() -> f64 {
     let wall = SystemClock::starting_at(Timestamp(0)).wall();
     Duration::from_millis(wall.0).as_secs_f64()
@@ -55,7 +55,7 @@ fn a_run_ends_at_its_limit_of_jobs() {
     assert_eq!(said["backoffs"], json!({}));
 }
 
-/// Vector 18: an unknown type; and a run that could not begin has no other members.
+/// Vector 18: an unknown type; and the result of a run that could not begin has no other members.
 #[test]
 fn a_type_that_nobody_knows_is_not_possible() {
     let tree = configured("[queues.purges]\n");
@@ -87,7 +87,7 @@ fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
     );
     assert_eq!(keys(&said["backoffs"]), ["mails"], "{said}");
     let at = said["backoffs"]["mails"].as_f64().expect("a number");
-    // It was claimed between the two.
+    // The job was claimed between the two times.
     assert!(at > before + 4.9 && at < after + 5.1, "{said}");
     assert_eq!(job(&tree, &later)["phase"], "ready");
     let queue = tree.get("/v1/queues/queue?queue=mails");

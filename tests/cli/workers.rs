@@ -41,7 +41,7 @@ fn until_done(tree: &Tree, id: &str) {
     });
 }
 
-/// The output of `sexton config` about a file.
+/// Returns the output of `sexton config` about a file.
 fn config(text_of: &str) -> CommandOutput {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("app.toml");
@@ -82,7 +82,7 @@ fn a_worker_works_as_long_as_the_configuration_has_it() {
     kill_process(pid.expect("it is running"), Signal::KILL).expect("a live process");
     let again = push(&tree, "mails", "good");
     until_done(&tree, &again);
-    // and so is one after a crash of the coordinator, or it continues.
+    // and after a crash of the coordinator, it continues or is launched again.
     tree.daemon.take().expect("a server").kill();
     serve(
         &mut tree,
@@ -121,7 +121,7 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is completed");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
     assert!(tree.well(&["worker"]).contains("paused"));
-    // Also after a restart of the coordinator.
+    // It stays paused after a restart of the coordinator.
     tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     assert!(tree.well(&["worker"]).contains("paused"));
@@ -134,7 +134,7 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
     assert_eq!(absent.status, 1, "{absent:?}");
 }
 
-/// Its commands are below it in the tree, but launched by the keeper: a stop of its own process tree does not end them.
+/// A worker's commands are below it in the tree, but launched by the keeper: a stop of its own process tree does not end them.
 #[test]
 fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
     for lines in ["", "lines = true\n"] {

@@ -11,7 +11,7 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
-/// The number of processes that have this record in their environment.
+/// Returns the number of processes that have this record in their environment.
 fn members(id: &str) -> usize {
     let variable = format!("SEXTON_PROCESS_ID={id}");
     let processes = std::fs::read_dir("/proc")
@@ -33,7 +33,7 @@ fn ended(tree: &Tree, id: &str) {
     assert_eq!(members(id), 0, "{record}");
 }
 
-/// Scripts, and the minimum number of processes of each when it is stopped.
+/// Launches each script, and stops it once it has at least this number of processes.
 fn zoo(tree: &Tree, is_contained: bool) {
     let chain = tree.data.join("chain.sh");
     let script = "sleep 0.02\nsh \"$0\" &\n";

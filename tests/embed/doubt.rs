@@ -15,7 +15,7 @@ fn once() -> QueueName {
     "once".try_into().expect("a valid name")
 }
 
-/// A node whose clock shows this many days after the beginning.
+/// Opens a node whose clock shows this many days after the beginning.
 fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     let clock = ManualClock::at(BEGAN.plus_ms(days * DAY_MS));
     let mut config = Config::at(data);
@@ -28,7 +28,7 @@ fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     (Node::open(config).expect("the directory opens"), clock)
 }
 
-/// A job that is abandoned and would be pruned after a week, and one that becomes ready in an hour.
+/// Adds a job that is abandoned and would be pruned after a week, and one that becomes ready in an hour.
 fn abandon(queues: &Queues) {
     block_on(async {
         let put = Put::new(once(), Body::new(b"fails".as_slice()));

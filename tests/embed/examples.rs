@@ -20,7 +20,7 @@ mod service;
 #[path = "../../examples/jobs.rs"]
 mod jobs;
 
-/// The output of an example.
+/// Runs an example, and returns its output.
 fn printed<E: std::fmt::Debug>(run: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> String {
     let mut out = Vec::new();
     run(&mut out).expect("the example ends well");

@@ -33,7 +33,7 @@ fn claim(waits: bool) -> Requesting {
     }
 }
 
-/// Polls once: the request is sent, and nothing is waited for.
+/// Polls once, which sends the request, and does not wait.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -27,14 +27,14 @@ fn waiting(seconds: u16) -> Terms {
     }
 }
 
-/// The number of holders and waiters.
+/// Returns the number of holders and waiters.
 fn count(locks: &Locks) -> usize {
     block_on(locks.list(None, u32::MAX))
         .expect("the node runs")
         .len()
 }
 
-/// Polls once: the request is sent, and nothing is waited for.
+/// Polls once, which sends the request, and does not wait.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -124,7 +124,7 @@ fn a_holder_is_told_of_its_loss() {
         block_on(locks.release(&alice, None)).unwrap();
         block_on(lost).unwrap();
     }
-    // Also when it is already lost, and when it expires.
+    // The loss is also reported when the lock is already lost, and when it expires.
     block_on(locks.lost(&alice, token)).unwrap();
     let short = Terms {
         ttl: 1,

@@ -51,7 +51,7 @@ fn now() -> Instant {
 }
 
 /// Plants a panic wherever a message of the owner `culprit` reaches this stage; every tick counts as the culprit's, since
-/// no other entry expires. Records when it happened.
+/// no other entry expires. Records when the panic happened.
 fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     let struck = Arc::new(Mutex::new(None));
     let strike = Arc::clone(&struck);
@@ -85,7 +85,7 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     struck
 }
 
-/// One client under load, with commands whose answers it can predict; returns the number of answers.
+/// Runs one client under load, with commands whose answers it can predict; returns the number of answers.
 fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
     let mut client = Client::connect(address).expect("connected");
     let mut rounds = 0;
@@ -141,7 +141,7 @@ fn load(address: SocketAddr) -> BTreeSet<Place> {
     there
 }
 
-/// One panic, and the first request after it: the time from the panic to that answer.
+/// Provokes one panic; returns the time from the panic to the answer to the first request after it.
 fn provoke(
     client: &mut Client,
     at: Stage,
@@ -177,7 +177,7 @@ fn there(handle: &Handle) -> BTreeSet<Place> {
     places.collect()
 }
 
-/// The allowed restarts and rebuilds in a period.
+/// Returns the allowed restarts and rebuilds in a period.
 fn within(restarts_max: u32, rebuilds_max: u32, period_ms: u64) -> Rules {
     let within = |restarts_max| Intensity {
         restarts_max,
@@ -231,7 +231,7 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
     });
 }
 
-/// The node's report of the earlier panics.
+/// Asserts that the node reports the earlier panics; returns the digest of the locks.
 fn accounts_for_them(handle: &Handle) -> Option<Digest> {
     let status = node::wait(handle.status()).expect("the node runs");
     let actors = status.actors.iter();
@@ -305,8 +305,8 @@ fn exactly_the_culprit_fails() {
     );
 }
 
-/// Plants one panic at this stage, and tries everything that may reach it; returns whether it happened. A panic at `Resume` needs
-/// another before it.
+/// Plants one panic at this stage; returns a flag that is set when it happens. A panic at `Resume` needs another panic
+/// before it.
 fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
     let struck = Arc::new(AtomicBool::new(false));
     let strike = Arc::clone(&struck);
@@ -336,7 +336,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         let held = entry(&held, "alice");
         let token = node::wait(locks.acquire(&held, Terms::default())).expect("the lock is free");
         let struck = plant_once(&handle, at);
-        // This request may be the one that fails. A wait begins, and a tick must act.
+        // This request may be the one that fails. After it, a wait begins, and a tick must act.
         drop(node::wait(locks.acquire(&entry(&over, "alice"), brief)));
         {
             let mut lost = pin!(locks.lost(&held, token));
@@ -362,7 +362,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
     assert_eq!(digest, Some(past.machine().digest()));
 }
 
-/// Blocks the core during this message to queues, and during ticks of queues, which it reports first.
+/// Blocks the core while a job is added to this queue, and during ticks of queues, each of which it reports first.
 #[expect(clippy::disallowed_methods, reason = "a thread is blocked by sleeping")]
 fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     let (blocked, is_blocked) = mpsc::channel();
@@ -426,7 +426,7 @@ fn panic_before_a_timer() {
 
 #[test]
 fn a_timer_that_ends_behind_a_panic_waits_for_the_rebuild() {
-    // About one try in three has this order.
+    // About one try in three has the timers in this order.
     std::thread::scope(|threads| {
         for _ in 0..12 {
             threads.spawn(panic_before_a_timer);
@@ -442,7 +442,7 @@ fn culprit_of(message: &Message) -> bool {
     matches!(message, Message::Request { owner, .. } | Message::Acquire { owner, .. } if owner.as_bytes() == b"culprit")
 }
 
-/// Every kind of request ends with an error, soon, and nothing waits forever.
+/// Asserts that every kind of request soon ends with an error, and that nothing waits forever.
 fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
     let handle = node.handle();
     let reason = node::wait(node.halted());
@@ -510,7 +510,7 @@ fn too_many_panics_halt_the_node() {
     node.stop().expect("a clean stop");
 }
 
-/// Whether new connections are still accepted, which ends when a drain is in force.
+/// Returns whether new connections are still accepted, which ends when a drain is in force.
 fn there_is_room(client: &mut Client) -> bool {
     client
         .number(&request("probe", "", "p", (0, 0, 0)))

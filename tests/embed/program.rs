@@ -22,7 +22,7 @@ fn entry(owner: &str) -> Entry {
     Entry::new("k", owner).expect("short names")
 }
 
-/// Polls once: the request is sent, and nothing is waited for.
+/// Polls once, which sends the request, and does not wait.
 fn begin<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -65,7 +65,7 @@ fn moving_the_clock_tells_those_who_wait() {
     assert_eq!(block_on(carols), Err(LockError::Held { place: 3 }));
 }
 
-/// Only the clock wakes these: the node receives no requests meanwhile, and where it checks the time by itself it does so
+/// Only the clock wakes these waits: the node receives no requests meanwhile, and checks the time by itself at most
 /// once a second.
 #[test]
 fn moving_the_clock_is_enough() {
@@ -97,7 +97,7 @@ fn one_clock_moves_several_nodes_and_outlives_them() {
     assert_eq!(second.handle().now().0, 120_000);
 }
 
-/// The same with files: a start begins every span again, at the current time of the clock.
+/// Like the previous test, with files: a start begins every span again, at the current time of the clock.
 #[test]
 fn a_restart_goes_on_at_the_time_of_the_clock() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -137,7 +137,7 @@ fn whoever_embeds_a_node_is_told_that_it_halted_and_goes_on() {
     assert!(matches!(node.stop(), Err(Halt::Spent(_))));
 }
 
-/// The signals that this process catches, as reported by the kernel.
+/// Returns the signals that this process catches, as reported by the kernel.
 fn caught() -> String {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
     let line = status.lines().find(|line| line.starts_with("SigCgt"));

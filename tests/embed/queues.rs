@@ -91,7 +91,7 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
     for _ in 0..50 {
         let node = Node::open(Config::in_memory()).expect("the directory opens");
         let (handle, queues) = (node.handle(), node.handle().queues());
-        // With a key, a claim whose answer was not received is not returned.
+        // With a key, the claim is kept even if its answer was not received.
         let keyed = queues.once(RequestKey {
             id: 1,
             fingerprint: 1,
@@ -104,7 +104,7 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
                 }
             });
             let draining = threads.spawn(|| block_on(handle.begin_drain(Drain::Queues)));
-            // The drain may come first, and refuse it.
+            // The drain may come first, and refuse the job.
             drop(block_on(queues.put(job("a", "for you"))));
             draining
                 .join()
@@ -285,7 +285,7 @@ fn what_happens_to_jobs_is_told_in_order() {
     });
 }
 
-/// How many jobs of the queue `a` are ready and claimed.
+/// Returns how many jobs of the queue `a` are ready and claimed.
 fn phases(queues: &Queues) -> (u32, u32) {
     let counts = block_on(queues.counts(&queue("a"))).expect("the node answers");
     (counts.ready, counts.claimed)
@@ -299,11 +299,11 @@ fn until(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_claim_of_which_nobody_hears_is_given_back() {
-    // On a busy machine the answer may already be there: then the client has received it, and this proves nothing.
+    // On a busy machine the answer may have arrived already: then the client has received it, which proves nothing.
     while !leaves_before_the_answer() {}
 }
 
-/// Whether the request was dropped before there was an answer.
+/// Returns whether the request was dropped before there was an answer.
 fn leaves_before_the_answer() -> bool {
     let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
@@ -453,7 +453,7 @@ fn chance_names_queues_that_are_ready_and_no_others() {
     assert_eq!(next(&["b"]), None);
 }
 
-/// Claims the job of a queue and fails it; returns after which try it waits until when, or nothing once it is abandoned.
+/// Claims the job of a queue and fails it; returns the number of tries and when the next is due, or `None` if it is abandoned.
 async fn fail_once(queues: &Queues, of: &QueueName) -> Option<(u32, Timestamp)> {
     let claim = queues.pop_waiting(std::slice::from_ref(of)).await.ok()?;
     let failed = queues.fail(claim.id, claim.token, (None, None)).await;

@@ -83,7 +83,7 @@ impl<'o> Browser<'o> {
     }
 }
 
-/// The visible text of a page, without tags and escapes.
+/// Returns the visible text of a page, without tags and escapes.
 pub(crate) fn text(page: &str) -> String {
     let mut text = String::new();
     for part in page.split('<') {

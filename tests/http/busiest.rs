@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sexton::actors::queue::{Body, Put};
 use std::collections::BTreeSet;
 
-/// A job for this queue.
+/// Returns a job for this queue.
 fn job(queue: &str) -> Put {
     let queue = queue.try_into().expect("a valid name");
     Put::new(queue, Body::new(*b"x"))

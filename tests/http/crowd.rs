@@ -34,7 +34,7 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
     let mut slow = Listener::new(&opened, "/v1/events", "");
     let mut told = BTreeSet::new();
     let mut rounds = 0;
-    // Until the buffers in between are full and the ring has wrapped around, it misses nothing.
+    // Until the buffers in between are full and the ring has wrapped around, the client misses nothing.
     for _ in 0..10 {
         happen(&opened.handle(), 10_000);
         rounds += 1;
@@ -104,5 +104,5 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     );
 }
 
-/// Memory that other tests of this process may use meanwhile.
+/// The memory in KiB that other tests of this process may use meanwhile.
 const OTHERS_KIB: u64 = 256 << 10;

@@ -53,12 +53,12 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
     }
 }
 
-/// Whether this is a path for people: its answers may change, and are not described.
+/// Returns whether this is a path for people: its answers may change, and are not described.
 fn is_page(path: &str) -> bool {
     path == "/" || path.starts_with("/page/") || path.starts_with("/page.")
 }
 
-/// Every described answer: path, method, status.
+/// Returns every described answer: path, method, status.
 #[cfg(feature = "cli")]
 pub(crate) fn answers() -> Vec<(String, String, u16)> {
     let mut found = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn answers() -> Vec<(String, String, u16)> {
     found
 }
 
-/// The minimum for a path: the query and the body with their required members, each as short as possible.
+/// Returns the minimum for a path: the query and the body with their required members, each as short as possible.
 #[cfg(feature = "cli")]
 pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>) {
     let some = |schema: &Value| match resolve(schema)["type"].as_str() {
@@ -122,7 +122,7 @@ fn resolve(value: &Value) -> &Value {
     }
 }
 
-/// Whether a value fits a schema, as far as this description uses JSON Schema.
+/// Returns an error unless a value fits a schema, as far as this description uses JSON Schema.
 fn valid(schema: &Value, value: &Value) -> Result<(), String> {
     let schema = resolve(schema).as_object().expect("a schema is an object");
     for (keyword, rule) in schema {
@@ -193,12 +193,12 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The length of a text.
+/// Returns the length of a text.
 fn length(value: &Value) -> Option<u64> {
     value.as_str().map(|text| text.len() as u64)
 }
 
-/// Whether a value has no members besides those of its schema.
+/// Returns whether a value has no members besides those of its schema.
 fn is_closed(schema: &serde_json::Map<String, Value>, value: &Value) -> bool {
     let known = |field: &String| {
         let properties = schema.get("properties");

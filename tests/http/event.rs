@@ -58,7 +58,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     expected["ttl"] = 7.into();
     assert_eq!(passed[1].data, expected);
     drop(waiting);
-    // A grant without its client is released, whichever came first.
+    // A grant is released if its client is gone, whichever came first.
     opened
         .post("/v1/locks/release-all", &json!({"owner": "two"}))
         .json();
@@ -242,7 +242,7 @@ fn streams_are_among_what_waits_and_end_with_their_client() {
         "it has the headers of GET: {head}"
     );
     drop(listener);
-    // Its end is noticed without writing anything.
+    // The end of the connection is noticed without writing anything.
     crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// The request for a path, if the lock `held` is held by `me`.
+    /// Returns a request for a path that succeeds if the lock `held` is held by `me`.
     pub(crate) fn well(path: &str, method: &str) -> Self {
         let entry = "key=held&owner=me";
         let (query, body) = match path {
@@ -77,7 +77,7 @@ impl PendingRequest {
         self
     }
 
-    /// The same with other bytes.
+    /// Returns the same request with different bytes.
     pub(crate) fn spaced(mut self) -> Self {
         self.body = self.body.map(|body| format!("{body} "));
         self
@@ -187,7 +187,7 @@ impl Nodes {
         }
     }
 
-    /// The same for the special cases of leases and tasks.
+    /// Provokes an answer in the special cases of leases and tasks; `None` in all others.
     fn provoke_by_its_own(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
         let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
         if lease_status::is_ours(path) {
@@ -273,7 +273,7 @@ impl Nodes {
 }
 
 impl Nodes {
-    /// Provokes answers on the socket, where these differ.
+    /// Provokes answers on the socket, where the answers differ.
     fn provoke_by_processes(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
         let socket = self.well.socket();
         let answer = match status {
@@ -363,7 +363,7 @@ impl FullDisk {
         full
     }
 
-    /// Acquires, many times on each connection, until that is refused because of the full disk.
+    /// Acquires locks, many times on each connection, until one is refused because of the full disk.
     fn repeat(&self, fields: impl Fn(u32) -> Value) {
         for round in 0..1000_u32 {
             let asking = |entry| {

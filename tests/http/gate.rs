@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Gate {
-    /// The hook of an actor: it waits at the gate with the next command that it decides.
+    /// Returns the hook of an actor: it waits at the gate with the next command that it decides.
     pub(crate) fn before_decisions<M>(&self) -> BeforeDecisions<M> {
         let gate = self.clone();
         Box::new(move |stage, _| {

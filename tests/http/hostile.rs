@@ -81,13 +81,13 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
         answered
     };
     let mut halves = Vec::new();
-    // Each holds 16 MiB and more; the listener has 256.
+    // Each connection holds at least 16 MiB; the listener has 256 MiB.
     let mut last = loop {
         let mut stream = opened.connect();
         stream.write_all(head.as_bytes()).expect("connected");
         let mut parts = 0;
         while parts < 136 && !refused(&stream) {
-            // It may be refused, and closed, in between.
+            // The connection may be refused, and closed, in between.
             if stream.write_all(&part).is_err() {
                 break;
             }
@@ -157,7 +157,7 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     let taken: Vec<TcpStream> = (0..256)
         .map(|_| {
             let mut stream = opened.connect();
-            // One answered request each shows that each is accepted.
+            // An answered request shows that each connection is accepted.
             stream
                 .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 .expect("connected");
@@ -193,7 +193,7 @@ fn a_client_that_never_reads_holds_up_nobody() {
         .set_write_timeout(Some(patience))
         .expect("the option can be set");
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
-    // The server stops reading once answers are unread; what was requested is a small part of what was sent.
+    // The server stops reading while answers are unread, long before it has read everything that was sent.
     let mut sent = 0;
     while sent < 64 << 20 && greedy.write_all(&requests).is_ok() {
         sent += requests.len();

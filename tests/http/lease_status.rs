@@ -11,7 +11,7 @@ use std::path::Path;
 /// A process that does not exist.
 const ABSENT: &str = "0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
 
-/// Whether a path is one of these.
+/// Returns whether a path is about leases.
 pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/v1/leases")
 }
@@ -34,7 +34,7 @@ fn claimed(opened: &Opened, name: &str) -> u64 {
     current.expect("the lease has a current pass").token.0
 }
 
-/// A request that waits for its turn.
+/// Adds a request that waits for its turn; returns its position in line.
 fn next(opened: &Opened, name: &str) -> u64 {
     claimed(opened, name);
     let leases = opened.handle().leases();
@@ -141,7 +141,7 @@ pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
     at(&least(path, method), socket)
 }
 
-/// Requests on the socket, where the answers differ from those of all routes.
+/// Provokes an answer on the socket, in cases that differ from those of all routes.
 pub(crate) fn provoke(
     (path, method, status): (&str, &str, u16),
     (well_node, panicking): (&Opened, &Opened),
@@ -153,7 +153,7 @@ pub(crate) fn provoke(
         409 => conflict(path, method, well_node),
         415 => well(path, method, well_node).with("Content-Type: text/plain"),
         422 => {
-            // One whose turn has come: a request that is turned away writes nothing.
+            // A request whose turn has come: one that is turned away writes nothing.
             let asking = match path {
                 "/v1/leases/claim" => least(path, method).about(&json!({"name": "once"})),
                 _ => well(path, method, well_node),
@@ -173,7 +173,7 @@ pub(crate) fn provoke(
     Some(answer)
 }
 
-/// Ends all processes.
+/// Waits until the pass has ended.
 fn wait_for_its_end(said: &Value, socket: &Path) {
     let token = said.pointer("/lease/current/token").cloned();
     let body = json!({"name": "run", "ended": token, "wait": 60});

@@ -13,7 +13,7 @@ fn take_long_ones(opened: &Opened, count: u32) {
     run(opened.handle().locks().batch(items.collect())).expect("the node answers");
 }
 
-/// Longer than any list, and much shorter than an unbounded one.
+/// A size in bytes: larger than any list, and much smaller than an unbounded one.
 const ANSWER_BYTES: usize = 512 * 1024;
 
 #[test]
@@ -63,5 +63,5 @@ fn lists_that_nobody_reads_cost_little() {
     assert_eq!(opened.get("/healthz", "").status, 200);
 }
 
-/// The size of those lists, and memory that other tests of this process may use meanwhile.
+/// The size of those lists, and memory that other tests of this process may use meanwhile, in KiB.
 const OTHERS_KIB: u64 = 384 << 10;

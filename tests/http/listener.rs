@@ -53,7 +53,7 @@ impl Listener {
         listener
     }
 
-    /// The next event; none at the end of the stream.
+    /// Reads the next event; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             let block = self.block()?;
@@ -79,7 +79,7 @@ impl Listener {
         }
     }
 
-    /// The next events, which must be of these kinds.
+    /// Reads the next events, which must be of these kinds.
     pub(crate) fn receive(&mut self, kinds: &[&str]) -> Vec<ReceivedEvent> {
         let told: Vec<ReceivedEvent> = kinds.iter().map_while(|_| self.next()).collect();
         let found: Vec<&str> = told.iter().map(|told| told.kind.as_str()).collect();
@@ -87,7 +87,7 @@ impl Listener {
         told
     }
 
-    /// The text up to the next empty line; none at the end.
+    /// Reads the text up to the next empty line; `None` at the end.
     fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.rest.split_once("\n\n") {

@@ -130,7 +130,7 @@ fn without_an_owner_each_request_is_one_and_its_token_says_enough() {
         finish("/v1/locks/watch", watching).json(),
         json!({"lost": true})
     );
-    // Under a key a repeated request has the same owner, and so the same token.
+    // With a key, a repeated request has the same owner, and so the same token.
     let once = || {
         let header = "Idempotency-Key: mine\r\n";
         opened

@@ -47,7 +47,7 @@ fn send(daemon: &Daemon, request: &str) -> Answer {
     answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
-/// An example of everything, each under its key; returns the results.
+/// Sends an example of every request, each with its own key; returns the results.
 fn work(daemon: &Daemon) -> [Value; 4] {
     let jobs: Vec<Value> = (0..3)
         .map(|job| json!({"queue": "many", "body": format!("{job}")}))
@@ -75,7 +75,7 @@ fn key_is_reused(daemon: &Daemon) {
     post(daemon, ACQUIRE, "lock", &other).because(422, "key-reused");
     let other = json!({"queue": "q", "body": "y"});
     post(daemon, PUSH, "job", &other).because(422, "key-reused");
-    // More than was requested before: the additional ones are not claimed either.
+    // More than was requested before: the additional jobs are not claimed either.
     let other = json!({"queues": ["many"], "count": 3});
     post(daemon, POP, "claim", &other).because(422, "key-reused");
 }
@@ -103,7 +103,7 @@ fn what_was_done_is_known_when_the_journal_is_trimmed() {
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
-    // Each time more than fits into the first segment, which is removed when neither snapshot needs it.
+    // Each time, add more than fits into the first segment, which is removed when neither snapshot needs it.
     let fill = json!({"queue": "filled", "body": "x".repeat(60_000)});
     for _ in 0..2 {
         for _ in 0..20 {

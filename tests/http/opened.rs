@@ -39,7 +39,7 @@ impl Answer {
         })
     }
 
-    /// The body of a successful answer.
+    /// Returns the body of a successful answer.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         serde_json::from_str(&self.body).expect("valid JSON")
@@ -146,7 +146,7 @@ impl Opened {
         stream
     }
 
-    /// All answers to these bytes, after which the sending side is closed.
+    /// Sends these bytes and closes the sending side; returns all answers.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("connected");
@@ -235,7 +235,7 @@ pub(crate) fn read_all(stream: &mut impl std::io::Read) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// The answer to the request that was begun.
+/// Returns the answer to a request that was begun.
 pub(crate) fn finish(path: &str, mut stream: TcpStream) -> Answer {
     let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     described::check("POST", path, &answer);

@@ -34,7 +34,7 @@ fn is_page(answer: &Answer, status: u16) {
     }
 }
 
-/// The values of attributes of this name.
+/// Returns the values of attributes of this name.
 fn attributes<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
     let begin = format!(" {name}=\"");
     let parts = page.split(begin.as_str()).skip(1);
@@ -250,7 +250,7 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
         );
     }
     assert!(held());
-    // Even where no token is required: a browser may be forwarded to the socket.
+    // Origins are checked even where no token is required: a browser may be forwarded to the socket.
     let mut stream = UnixStream::connect(opened.socket()).expect("it listens");
     let kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5";
     let head = "POST /page/lock/force HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";

@@ -46,7 +46,7 @@ fn a_list_of_locks_says_since_when_each_is_held() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);
     run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
-    // No events were stored then: it may have been renewed since its grant.
+    // No events were stored then: the lock may have been renewed since its grant.
     shows(
         &browser.page("/page/locks"),
         &["Owner State Since Expires in", "or before"],

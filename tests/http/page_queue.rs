@@ -75,7 +75,7 @@ fn queues_are_shown_by_tenant_and_type() {
     shows(&page, &["shop:mail", "ready 2", "No jobs"]);
     let paused = browser.do_and_look("/page/queue/pause", "queue=shop%3Amail&minutes=10");
     shows(&paused, &["End the pause"]);
-    // The full time is left in the millisecond in which the pause began.
+    // In the millisecond in which the pause began, the full time is left.
     for page in [paused, browser.page("/page/queues")] {
         let left = ["paused, 9 min 59 s", "paused, 10 min 0 s"];
         let page = text(&page);

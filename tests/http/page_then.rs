@@ -19,7 +19,7 @@ use std::task::{Context, Waker};
 
 const PUSH_ALL: &str = "/v1/queues/push-all";
 
-/// A page of the past, once the journal has been read for it: each request waits a while for that.
+/// Loads a page of the past until the journal has been read for it: each request waits a while for that.
 fn then(browser: &Browser<'_>, path: &str) -> String {
     loop {
         let page = browser.page(path);
@@ -29,7 +29,7 @@ fn then(browser: &Browser<'_>, path: &str) -> String {
     }
 }
 
-/// The text between two parts of a page.
+/// Returns the text between two parts of a page.
 fn between<'p>(page: &'p str, begin: &str, end: &str) -> &'p str {
     let (_, rest) = page.split_once(begin).expect("the page has this part");
     rest.split_once(end).expect("the text has this end").0
@@ -43,7 +43,7 @@ fn around(page: &str) -> &str {
     between(page, "id=\"around\"", "</section>")
 }
 
-/// The digest of each actor on a page.
+/// Returns the digest of each actor on a page.
 fn digests(page: &str) -> BTreeMap<String, String> {
     let actors = state(page).split("<h3>").skip(1);
     let digest = |part: &str| {
@@ -56,7 +56,7 @@ fn digests(page: &str) -> BTreeMap<String, String> {
     actors.map(digest).collect()
 }
 
-/// The output of `sexton replay` for the node's directory, up to an entry.
+/// Returns the output of `sexton replay` for the node's directory, up to an entry.
 fn replayed(opened: &Opened, until: u64) -> Value {
     let mut command = daemon::sexton();
     command
@@ -87,7 +87,7 @@ fn a_past_state_is_what_a_replay_up_to_there_says() {
         }
     }
     let browser = Browser::new(&opened);
-    // Back and forth.
+    // Jump back and forth.
     for nth in [19, 0, 7, 13, 1] {
         let at = moments[nth];
         let page = then(&browser, &format!("/page/then?at={at}"));
@@ -155,7 +155,7 @@ fn what_a_client_did_is_found_around_its_number() {
 #[test]
 fn as_many_entries_are_shown_however_far_apart_their_numbers_are() {
     let opened = Opened::new();
-    // Each uses as many numbers as it has jobs.
+    // Each request uses as many numbers as it has jobs.
     let jobs: Vec<Value> = (0..300)
         .map(|_| json!({"queue": "q", "body": "x"}))
         .collect();
@@ -202,8 +202,8 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
     }
 }
 
-/// Loads the newest moment while the reader of the journal is occupied, until the answer is the expected one. The more it has to
-/// read, the longer it is occupied.
+/// Loads the newest moment while the reader of the journal is occupied, until the answer is the expected one. The more the reader
+/// has to read, the longer it is occupied.
 fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
     let browser = Browser::new(opened);
     let jobs: Vec<Value> = (0..300)
@@ -215,7 +215,7 @@ fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> boo
         }
         let past = opened.handle().past();
         let mut asked: Vec<_> = (0..requests).map(|_| Box::pin(past.state(None))).collect();
-        // Each is queued when it is first polled.
+        // Each query is queued when it is first polled.
         let mut context = Context::from_waker(Waker::noop());
         for one in &mut asked {
             drop(one.as_mut().poll(&mut context));
@@ -260,7 +260,7 @@ fn commands_are_for_those_who_may_run_them() {
     let id = launched["id"].as_str().expect("a string");
     let runs = then(&Browser::with_token(&opened, RUN_TOKEN), "/page/then");
     assert!(around(&runs).contains("swordfish") && state(&runs).contains("swordfish"));
-    // The answer to a launch does not wait until its start is in the journal.
+    // The answer to a launch does not wait until the start is in the journal.
     let browser = Browser::with_token(&opened, TOKEN);
     let plain = until("the start is in the journal", || {
         let page = then(&browser, "/page/then");

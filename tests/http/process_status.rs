@@ -19,12 +19,12 @@ const SERVICE: &str = "once";
 
 const ABSENT: &str = "0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
 
-/// Whether a path is one of these.
+/// Returns whether a path is about processes or services.
 pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/v1/processes") || path.starts_with("/v1/services")
 }
 
-/// A node that launches processes.
+/// Lets a node launch processes.
 pub(crate) fn launches(config: &mut Config) {
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
 }
@@ -57,15 +57,15 @@ pub(crate) fn at(asking: &PendingRequest, socket: &Path) -> Answer {
     answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
-/// Launches one that ends by itself, long after the test; returns its id.
+/// Launches a process that ends by itself, long after the test; returns its id.
 pub(crate) fn launched(socket: &Path) -> String {
     let record = post(socket, "launch", &json!({"command": ["sleep", "60"]}));
     record["id"].as_str().expect("a string").to_owned()
 }
 
-/// Ends one.
+/// Ends a process, and waits until it has ended.
 pub(crate) fn ended(socket: &Path, id: &str) {
-    // It may already have ended.
+    // The process may already have ended.
     let stop = PendingRequest::as_described("/v1/processes/stop", "POST");
     at(&stop.about(&json!({"id": id, "grace_ms": 0})), socket);
     let record = post(socket, "wait", &json!({"id": id, "wait": 60}));

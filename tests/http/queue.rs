@@ -38,7 +38,7 @@ pub(crate) fn act(opened: &Opened, what: &str, fields: &Value) -> Answer {
     opened.post(&format!("/v1/queues/{what}"), fields)
 }
 
-/// The id and the token of a claim.
+/// Returns the id and the token of a claim.
 pub(crate) fn target(claim: &Value) -> Value {
     json!({"id": claim["id"], "token": claim["token"]})
 }
@@ -450,7 +450,7 @@ fn a_claim_that_could_not_be_told_is_given_back() {
     gate.reached();
     drop(stream);
     gate.open();
-    // It did not request to wait, so it is answered whether or not it seems to be reading: only a write shows that.
+    // The client did not ask to wait, so it is answered whether or not it seems to be reading: only a write shows that.
     let told = || job(&opened, &json!(id));
     until(|| told()["releases"] == 1);
     assert_eq!(
@@ -498,7 +498,7 @@ fn fill(queues: &Queues, names: impl Iterator<Item = String>) {
     }
 }
 
-/// All pages of a list.
+/// Returns all pages of a list.
 fn pages(opened: &Opened, path: &str, member: &str) -> Vec<Value> {
     let mut found = Vec::new();
     let mut next = json!("0");
@@ -589,7 +589,7 @@ fn a_ready_queue_is_named_by_chance() {
         json!({"queue": "b", "tenant": "", "type": "b"})
     );
     next("c").because(404, "absent");
-    // As many types as allowed are looked up like a single one.
+    // The maximum number of types is looked up like a single one.
     assert_eq!(next(&["b"; 1000].join(",")).json()["queue"], "b");
     let many = next(&["b"; 1001].join(",")).because(400, "field");
     assert_eq!(many["field"], "types");

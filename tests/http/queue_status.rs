@@ -20,7 +20,7 @@ const KEEP: &str = "/v1/queues/keep-result";
 /// A type whose jobs are tried once.
 const FEW: &str = "few";
 
-/// Rules of that type.
+/// Adds the rules of that type.
 pub(crate) fn rules(config: &mut Config) {
     let rules = TypeRules {
         max_tries: 1,
@@ -29,7 +29,7 @@ pub(crate) fn rules(config: &mut Config) {
     config.rules.queue.types.insert(FEW.to_owned(), rules);
 }
 
-/// The query and the body for a path, with a claim that is only well-formed.
+/// Returns the query and the body for a path, with a claim that is only well-formed.
 pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
     let body = match path {
         "/v1/queues/retry" | "/v1/queues/discard" => json!({}),
@@ -73,7 +73,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
             }
             asking.about(&json!({"id": claim["id"]}))
         }
-        // A newer one each time.
+        // Register a newer root job each time.
         "/v1/queues/register" => {
             asking.about(&json!({"queue": QUEUE, "signature": "s", "at": ready}))
         }
@@ -132,7 +132,7 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     PendingRequest::well(path, method).about(&fields).of(opened)
 }
 
-/// Requests that the result of this claim is kept.
+/// Returns the fields of a request to keep the result of this claim.
 fn kept(claim: &Value) -> Value {
     json!({"id": claim["id"], "token": claim["token"], "keep_ms": 1000, "done": true})
 }
@@ -147,7 +147,7 @@ fn claim_again(opened: &Opened) -> Answer {
     once.of(opened)
 }
 
-/// Leaves a job in a directory that was tried too often.
+/// Leaves a job that was tried too often in a directory.
 pub(crate) fn abandon(data: &Path) {
     let mut config = Config::at(data);
     config.rules.queue.default = TypeRules {

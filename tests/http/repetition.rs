@@ -168,7 +168,7 @@ fn a_repetition_does_no_more_than_was_done() {
     assert_eq!(ids(&ask()), part);
     let ready = opened.get("/v1/queues/queue?queue=q", "").json();
     assert_eq!(ready["ready"], 2);
-    // Nor is one for which there was not enough.
+    // Nor does the repetition of a request for which there were not enough jobs.
     let wanted = json!({"queues": ["q"], "count": 5});
     let ask = || {
         opened

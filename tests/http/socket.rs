@@ -76,6 +76,6 @@ fn closing_does_not_wait_for_those_who_are_silent() {
     let mut rest = Vec::new();
     assert_eq!(idle.read_to_end(&mut rest).expect("it ended"), 0);
     assert_eq!(over_socket.read_to_end(&mut rest).expect("it ended"), 0);
-    // Closed with or without an error: it ended.
+    // The connection may end with or without an error.
     drop(half.read_to_end(&mut rest));
 }

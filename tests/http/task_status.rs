@@ -14,7 +14,7 @@ use sexton::handle::{LeaseError, REFRESH};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whether a path is one of these.
+/// Returns whether a path is about tasks or servers.
 pub(crate) fn is_ours(path: &str) -> bool {
     ["/v1/audit", "/v1/servers", "/v1/tasks"]
         .iter()
@@ -33,7 +33,7 @@ fn nothing() -> Arc<Launching> {
     })
 }
 
-/// A task that does not run; returns its number.
+/// Adds a task that does not run; returns its number.
 fn paused(opened: &Opened) -> u64 {
     let adding = Adding {
         command: nothing(),
@@ -128,7 +128,7 @@ pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
     at(&least(path, method), socket)
 }
 
-/// Requests on the socket, where the answers differ from those of all routes.
+/// Provokes an answer on the socket, in cases that differ from those of all routes.
 pub(crate) fn provoke(
     (path, method, status): (&str, &str, u16),
     (well_node, panicking): (&Opened, &Opened),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// Queues with a job each: several steps of a walk.
+/// The number of queues, each with one job: enough for several steps of a walk.
 const QUEUES: usize = 40_000;
 
 const READERS: usize = 60;
@@ -30,7 +30,7 @@ fn fill(handle: &Handle) {
     }
 }
 
-/// Queries what does not exist, many times concurrently, until it is told to stop.
+/// Queries items that do not exist, many times concurrently, until `stop` is set.
 fn read_on(handle: &Handle, stop: &Arc<AtomicBool>) {
     let readers = LocalSet::new();
     for _ in 0..READERS {

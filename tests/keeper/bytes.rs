@@ -158,7 +158,7 @@ fn a_keeper_understands_what_the_page_has() {
     assert_eq!(peer.exit(ATTEMPT).status, 0);
     peer.socket.write_all(&of("> Forget")).expect("connected");
     peer.send(&Request::Ask { attempt: ATTEMPT });
-    // Its end may have been reported more than once.
+    // The exit may have been reported more than once.
     let absent = Report::Absent { attempt: ATTEMPT };
     while peer.next() != absent {}
 }

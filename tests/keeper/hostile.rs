@@ -38,7 +38,7 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
         assert_eq!(stranger.try_next(), None, "{frame:?}");
     }
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
-    // Not even the coordinator is trusted beyond that.
+    // Even the coordinator must not send an invalid frame.
     peer.socket
         .write_all(&[1, 0, 0, 0, 0xc1])
         .expect("connected");
@@ -56,7 +56,7 @@ fn frames_that_come_in_pieces_are_put_together() {
     let (last, before) = hello.split_last().expect("it is not empty");
     for byte in before {
         peer.socket.write_all(&[*byte]).expect("connected");
-        // Once the other request is answered twice, this one was read.
+        // Once the other client is answered twice, this byte has been read.
         for _ in 0..2 {
             other.ask(attempt(1));
         }

@@ -13,7 +13,7 @@ fn sealed(mut bytes: [u8; LENGTH]) -> [u8; LENGTH] {
     bytes
 }
 
-/// As specified in `docs/protocols/keeper.md`.
+/// Returns the header of a log, as specified in `docs/protocols/keeper.md`.
 fn header(boot: u128) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     bytes[..8].copy_from_slice(b"sextonkl");

@@ -17,7 +17,7 @@ pub(crate) fn hand_over(
     give(peer, (ticket, false), parcel, fds)
 }
 
-/// The same, with the choice whether it stays for as long as the connection.
+/// Like [`hand_over`], with the choice whether the parcel stays for as long as the connection.
 fn give(
     peer: &mut Peer,
     (ticket, stays): (u128, bool),
@@ -52,7 +52,7 @@ fn whole() -> Parcel {
         ],
         umask: 0o027,
         limits: vec![(7, 77, 177)],
-        // Where no group has a memory controller, nothing limits it.
+        // This has no effect where no group has a memory controller.
         memory_max: Some(1 << 40),
     }
 }
@@ -78,7 +78,7 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
     assert_eq!(coordinator.run_through(attempt(1), launch.clone()), 0);
     drop(to_child);
     let mut words = String::new();
-    // It ends only if the keeper has no copy left.
+    // The stream ends only if the keeper has no copy left.
     from_child.read_to_string(&mut words).expect("UTF-8");
     assert_eq!(words, "got word\ntheirs ours\n0027\n77\n0\n1\n2\n3\n");
     // A parcel is used for one launch.
@@ -132,7 +132,7 @@ fn let_go(stays: bool) {
     assert_eq!(taken, Report::Taken { ticket: 9 });
     drop((giver, output));
     let mut words = String::new();
-    // It ends only if the keeper has no copy left.
+    // The stream ends only if the keeper has no copy left.
     reader.read_to_string(&mut words).expect("UTF-8");
     let (mut coordinator, _) = kept.hello();
     let launch = Launch {

@@ -13,7 +13,7 @@ use std::process::Command;
 struct Delegated(PathBuf);
 
 impl Delegated {
-    /// `None` where this user may not create or mark groups.
+    /// Creates the groups; `None` where this user is not permitted to create or mark them.
     fn make() -> Option<Self> {
         let base = cgroup::writable()?;
         let name = format!("sexton-delegated-{}", std::process::id());

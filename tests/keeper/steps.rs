@@ -107,7 +107,7 @@ fn directories_outputs_limits_and_users() {
 #[test]
 fn a_child_is_the_user_that_was_asked_for() {
     if !rustix::process::geteuid().is_root() {
-        // The test above has the answers to other users.
+        // The test above covers the answers to other users.
         return left_out("a child that is another user: only root may ask for one");
     }
     let kept = Kept::new();
@@ -119,7 +119,7 @@ fn a_child_is_the_user_that_was_asked_for() {
     };
     assert_eq!(peer.run_through(attempt(1), launch), 0);
     assert_eq!(kept.read("log"), "65534\n65533\n65533 65532\n");
-    // It becomes that user before it enters its directory.
+    // The child becomes that user before it enters its directory.
     let mode = fs::Permissions::from_mode(0o700);
     fs::set_permissions(kept.path(""), mode).expect("our own file");
     let launch = Launch {
@@ -149,7 +149,7 @@ fn what_failed_leaves_no_control_group() {
     assert!(group(1).exists() && group(2).exists());
     let attempts = vec![attempt(1), attempt(2)];
     peer.send(&Request::Forget { attempts });
-    // A later request is answered when the earlier one is done.
+    // A later request is answered only when the earlier one is done.
     peer.ask(attempt(1));
     assert!(!group(1).exists(), "it is empty");
     assert!(group(2).exists(), "a process is in it");

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// The variable by which its children are recognised, whichever process is their parent by then.
+/// The variable by which the children of a keeper are recognised, whichever process is their parent by then.
 const MARK: &str = "KEEPER_OF_TEST";
 
 /// A data directory with a keeper. When it is dropped, the keeper and all children end.
@@ -33,20 +33,20 @@ pub(crate) fn path_bytes(path: &Path) -> Bytes {
     bytes(path.to_str().expect("UTF-8"))
 }
 
-/// The attempt of this number.
+/// Returns the attempt of this number.
 pub(crate) fn attempt(number: u64) -> ProcessId {
     ProcessId::new(1_700_000_000_000, u128::from(number))
 }
 
 impl Kept {
-    /// With a running keeper.
+    /// Creates a directory with a running keeper.
     pub(crate) fn new() -> Self {
         let mut kept = Self::unkept();
         kept.start();
         kept
     }
 
-    /// Without a keeper.
+    /// Creates a directory without a keeper.
     pub(crate) fn unkept() -> Self {
         Self {
             data: tempfile::tempdir().expect("the disk has space"),
@@ -54,7 +54,7 @@ impl Kept {
         }
     }
 
-    /// A path in the directory.
+    /// Returns a path in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.data.path().join(name)
     }
@@ -64,7 +64,7 @@ impl Kept {
         self.keeper = Some(self.try_start().expect("it listens"));
     }
 
-    /// The same, by a command that executes its further arguments.
+    /// Like [`start`](Self::start), by a command that executes its further arguments.
     pub(crate) fn start_by(&mut self, command: Command) {
         self.keeper = Some(self.try_start_by(command).expect("it listens"));
     }
@@ -86,7 +86,7 @@ impl Kept {
         let mut output = child.stdout.take().expect("a pipe");
         output.read_to_string(&mut words).expect("UTF-8");
         errors.read_to_string(&mut words).expect("UTF-8");
-        // It closes its streams when it listens, and when it is about to end.
+        // The keeper closes its streams when it listens, and when it is about to end.
         let listens = || {
             let is_it = self.read("keeper.lock").trim().parse() == Ok(child.id());
             is_it && UnixStream::connect(self.path("keeper.sock")).is_ok()
@@ -98,7 +98,7 @@ impl Kept {
         Err(words)
     }
 
-    /// The PID of the keeper.
+    /// Returns the PID of the keeper.
     pub(crate) fn pid(&self) -> u32 {
         self.keeper.as_ref().expect("the keeper was started").id()
     }
@@ -110,13 +110,13 @@ impl Kept {
         keeper.wait().expect("our child");
     }
 
-    /// The exit status of the keeper, if it has ended.
+    /// Returns the exit status of the keeper, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
         let keeper = self.keeper.as_mut().expect("the keeper was started");
         keeper.try_wait().expect("our child")
     }
 
-    /// A connection.
+    /// Connects to the keeper.
     pub(crate) fn connect(&self) -> Peer {
         let socket = UnixStream::connect(self.path("keeper.sock")).expect("it listens");
         socket
@@ -125,14 +125,14 @@ impl Kept {
         Peer { socket }
     }
 
-    /// A coordinator, and the first reports that it received.
+    /// Connects as a coordinator; returns the connection, and the first reports.
     pub(crate) fn hello(&self) -> (Peer, Vec<Report>) {
         let mut peer = self.connect();
         let told = peer.hello();
         (peer, told)
     }
 
-    /// A launch of a program with these arguments.
+    /// Returns a launch of a program with these arguments.
     pub(crate) fn launch(&self, argv: &[&str]) -> Launch {
         let mark = format!("{MARK}={}", self.data.path().display());
         Launch {
@@ -143,12 +143,12 @@ impl Kept {
         }
     }
 
-    /// A launch of a shell.
+    /// Returns a launch of a shell.
     pub(crate) fn shell(&self, script: &str) -> Launch {
         self.launch(&["sh", "-c", script])
     }
 
-    /// The same, writing to this file in the directory.
+    /// Returns a launch of a shell that writes to this file in the directory.
     pub(crate) fn writing(&self, script: &str, name: &str) -> Launch {
         let path = path_bytes(&self.path(name));
         Launch {
@@ -164,7 +164,7 @@ impl Kept {
         made.expect("the disk has space");
     }
 
-    /// The content of a file.
+    /// Returns the content of a file.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -210,7 +210,7 @@ pub(crate) struct Peer {
     pub(crate) socket: UnixStream,
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to memory does not fail");
@@ -218,7 +218,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A request as bytes.
+/// Encodes a request.
 pub(crate) fn framed(request: &Request) -> Vec<u8> {
     let payload = rmp_serde::to_vec(request).expect("it encodes");
     let length = u32::try_from(payload.len()).expect("a small number");
@@ -230,7 +230,7 @@ impl Peer {
         self.socket.write_all(&framed(request)).expect("connected");
     }
 
-    /// The next report; `None` at the end of the connection.
+    /// Reads the next report; `None` at the end of the connection.
     pub(crate) fn try_next(&mut self) -> Option<Report> {
         let mut length = [0; 4];
         match self.socket.read_exact(&mut length) {
@@ -278,7 +278,7 @@ impl Peer {
         self.next()
     }
 
-    /// Launches it, and waits until it is running.
+    /// Launches an attempt, and waits until it is running.
     pub(crate) fn run(&mut self, attempt: ProcessId, launch: Launch) -> Started {
         self.launch(attempt, launch);
         loop {
@@ -293,7 +293,7 @@ impl Peer {
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until an attempt has ended.
     pub(crate) fn exit(&mut self, attempt: ProcessId) -> Exited {
         loop {
             match self.next() {
@@ -304,7 +304,7 @@ impl Peer {
         }
     }
 
-    /// Launches it, and waits until it has ended; returns its status.
+    /// Launches an attempt, and waits until it has ended; returns its status.
     pub(crate) fn run_through(&mut self, attempt: ProcessId, launch: Launch) -> u32 {
         self.launch(attempt, launch);
         self.exit(attempt).status

@@ -41,7 +41,7 @@ impl Honest {
         assert_eq!(gone.expect("an answer"), 1);
     }
 
-    /// The number of open connections, from the statistics.
+    /// Returns the number of open connections, from the statistics.
     fn connections(&mut self) -> u16 {
         let found = self.client.ask(STATS, 58).expect("an answer");
         found
@@ -50,13 +50,13 @@ impl Honest {
     }
 }
 
-/// It is still running, and nothing inside it panicked.
+/// Asserts that the server is still running, and that nothing inside it panicked.
 fn is_well(daemon: &mut Daemon) {
     assert!(daemon.is_running(), "{}", daemon.log());
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 
-/// Everything until the end, however the server closes the connection.
+/// Reads everything until the end, however the server closes the connection.
 fn drain(client: &mut Client) {
     if let Err(error) = client.receive_all() {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it ends");
@@ -70,7 +70,7 @@ fn bytes_at_random_do_no_harm() {
     for seed in 0..300 {
         let mut chance = Chance::new(seed);
         let len = 1 + chance.below(4000);
-        // Half of them look like commands, so that some get far.
+        // Half of the streams look like commands, so that some get far.
         let likely = chance.below(2) == 0;
         let bytes: Vec<u8> = (0..len)
             .map(|_| chance.below(if likely { 10 } else { 256 }))
@@ -153,7 +153,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     for client in idle.iter_mut().step_by(997) {
         assert_eq!(client.owner("k", "i").expect("an answer"), b"");
     }
-    // The kernel would keep each for a minute, in a table that other tests read.
+    // Otherwise the kernel would keep each for a minute, in a table that other tests read.
     let reset = |client: &Client| set_socket_linger(client.stream(), Some(Duration::ZERO));
     assert!(idle.iter().all(|client| reset(client).is_ok()));
     drop(idle);
@@ -163,7 +163,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     is_well(&mut daemon);
 }
 
-/// Sends the same again and again, until the server stops reading; returns how many bytes it took.
+/// Sends the same bytes again and again, until the server stops reading; returns how many it took.
 fn flood(client: &mut Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     client

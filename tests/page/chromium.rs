@@ -50,7 +50,7 @@ impl Chromium {
                 "a pipe can be made"
             );
         }
-        // It speaks on the descriptors 3 and 4, which a shell opens for it.
+        // The browser communicates over descriptors 3 and 4, which a shell opens for it.
         let script = "exec \"$0\" \"$@\" 3<\"$TO\" 4>\"$FROM\"";
         let child = Command::new("sh")
             .args(["-c", script])
@@ -167,10 +167,10 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // It may already have ended.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
-        // Its helpers may still write there for a moment.
+        // The browser's helper processes may still write there for a moment.
         drop(std::fs::remove_dir_all(self.profile.path()));
     }
 }

@@ -24,7 +24,7 @@ const PAIRS: [(&str, &[&str]); 6] = [
     ("good", &["back", "raised", "good-back"]),
 ];
 
-/// The colours of each scheme, by name.
+/// Returns the colours of each scheme, by name.
 fn schemes() -> Vec<BTreeMap<&'static str, [f64; 3]>> {
     let blocks = CSS.split(":root {").skip(1);
     let colours = |block: &'static str| {

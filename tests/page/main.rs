@@ -72,7 +72,7 @@ fn a_page_goes_on_when_the_coordinator_is_back() {
     served.lock(b"after", b"one");
     tab.shows("after");
     tab.shows("As of");
-    // It is live again, and not only loaded once.
+    // The page is live again, not just loaded once.
     served.lock(b"later", b"one");
     tab.shows("later");
     tab.evaluate("document.getElementById('pause').click()");
@@ -101,7 +101,7 @@ fn somebody_logs_in_and_out_by_the_keyboard() {
         "",
         "scripts cannot read it"
     );
-    // The first stop leads past the views.
+    // The first Tab stop skips the views.
     tab.press("Tab");
     assert_eq!(
         tab.evaluate("document.activeElement.textContent"),

@@ -16,7 +16,7 @@ fn load(tab: &mut Tab<'_>, served: &Served) -> u64 {
     last
 }
 
-/// The state that the page shows.
+/// Returns the state that the page shows.
 fn state(tab: &mut Tab<'_>) -> String {
     let shown = tab.evaluate("document.getElementById('state')?.innerText ?? ''");
     shown.as_str().unwrap_or_default().to_owned()
@@ -61,7 +61,7 @@ fn the_slider_shows_the_state_of_another_entry() {
     let last = load(&mut tab, &served);
     let now = state(&mut tab);
     assert!(now.contains("first") && now.contains("third"), "{now}");
-    // By the keyboard.
+    // Move the slider by the keyboard.
     tab.evaluate("document.querySelector('input[type=range]').focus()");
     tab.press("ArrowLeft");
     stands_at(&mut tab, last - 1, last);
@@ -72,7 +72,7 @@ fn the_slider_shows_the_state_of_another_entry() {
     );
     let number = "document.getElementById('at').value";
     assert_eq!(tab.evaluate(number), (last - 1).to_string());
-    // As a pointer moves it, there and back.
+    // Move it as a pointer does, there and back.
     slide(&mut tab, 1);
     stands_at(&mut tab, 1, last);
     assert!(!state(&mut tab).contains("first"));

@@ -35,13 +35,13 @@ impl Reply {
         }
     }
 
-    /// The number after this word, if the line begins with the word.
+    /// Returns the number after this word, if the line begins with the word.
     pub(crate) fn number(&self, word: &str) -> Option<u64> {
         let rest = self.line.strip_prefix(word)?.trim_start();
         rest.split(' ').next()?.parse().ok()
     }
 
-    /// A value of the statistics in the body.
+    /// Returns a value of the statistics in the body.
     pub(crate) fn statistic(&self, key: &str) -> Option<&str> {
         let text = std::str::from_utf8(&self.body).ok()?;
         let values = text.lines().filter_map(|line| line.split_once(": "));
@@ -57,7 +57,7 @@ impl fmt::Debug for Reply {
 }
 
 impl Client {
-    /// A new connection.
+    /// Opens a new connection.
     pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -72,7 +72,7 @@ impl Client {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// The next reply.
+    /// Receives the next reply.
     pub(crate) fn receive(&mut self) -> io::Result<Reply> {
         let mut line = String::new();
         let read = answered(self.stream.read_line(&mut line))?;

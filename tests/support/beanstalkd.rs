@@ -69,12 +69,12 @@ impl Server {
         server
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it is still running.
+    /// Returns whether it is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -101,13 +101,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// A connection.
+/// A connection to a server.
 pub(crate) struct Client {
     stream: UnixStream,
     received: Vec<u8>,
@@ -135,13 +135,13 @@ impl Client {
         String::from_utf8_lossy(&reply).trim_end().to_owned()
     }
 
-    /// The next complete reply; none if the server has closed the connection.
+    /// Receives the next complete reply; `None` if the server has closed the connection.
     pub(crate) fn reply(&mut self) -> Option<Vec<u8>> {
         let reply = self.try_reply();
         reply.unwrap_or_else(|error| panic!("no answer to {:?}: {error}", self.sent))
     }
 
-    /// The same; or none if no reply arrived in time.
+    /// Like [`reply`](Self::reply), but returns an error if no reply arrived in time.
     pub(crate) fn try_reply(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(reply) = self.take_reply() {
@@ -154,7 +154,7 @@ impl Client {
         }
     }
 
-    /// The next reply, if it has arrived.
+    /// Returns the next reply, if it has arrived.
     pub(crate) fn reply_so_far(&mut self) -> Option<Vec<u8>> {
         self.stream.set_nonblocking(true).expect("a mode of it");
         loop {
@@ -169,13 +169,13 @@ impl Client {
         self.take_reply()
     }
 
-    /// Everything until the server closes the connection.
+    /// Receives everything until the server closes the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.receive().expect("the end") {}
         std::mem::take(&mut self.received)
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub(crate) fn stream(&self) -> &UnixStream {
         &self.stream
     }

@@ -5,12 +5,12 @@
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// The stream that belongs to this seed.
+    /// Creates the stream that belongs to this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x005e_c570_a5ee_d5ed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub(crate) fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,7 +19,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from zero up to, not including, `end`.
+    /// Returns a number from zero up to, but not including, `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.any() % end
     }

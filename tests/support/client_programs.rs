@@ -12,7 +12,7 @@ fn set(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A Python with greenstalk: `SEXTON_PYTHON`, or `python3`. Reports `what` as skipped if there is none.
+/// Returns a Python with greenstalk: `SEXTON_PYTHON`, or `python3`. Reports `what` as skipped if there is none.
 pub(crate) fn greenstalk(what: &str) -> Option<String> {
     let python = set("SEXTON_PYTHON").unwrap_or_else(|| "python3".to_owned());
     let mut import = Command::new(&python);
@@ -24,7 +24,7 @@ pub(crate) fn greenstalk(what: &str) -> Option<String> {
     None
 }
 
-/// The directory of jackd's package, from `SEXTON_JACKD`. Reports `what` as skipped without it or Node.
+/// Returns the directory of jackd's package, from `SEXTON_JACKD`. Reports `what` as skipped without it or Node.
 pub(crate) fn jackd(what: &str) -> Option<String> {
     let Some(package) = set("SEXTON_JACKD") else {
         left_out(format!(

@@ -29,7 +29,7 @@ impl Coordinator {
         Self::configured(of, "")
     }
 
-    /// The same, with this text in its configuration file.
+    /// Starts a coordinator with this text in its configuration file; these words begin every command.
     pub(crate) fn configured(of: &'static [&'static str], config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -79,7 +79,7 @@ impl Coordinator {
     }
 }
 
-/// A command for this directory, without input.
+/// Returns a command for this directory, without input.
 pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = sexton();
     command.env_remove("SEXTON_OWNER");

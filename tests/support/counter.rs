@@ -1,4 +1,4 @@
-//! A machine unlike a lock, for tests only: named counters that are added to and lapse to zero.
+//! A machine that differs from locks, for tests only: named counters that are added to and lapse to zero.
 //!
 //! There are two instances, 200 and 201. Whenever a counter passes a multiple of [`STRIDE`], its actor sends a tell to the
 //! other one, and requests an action, the ringing of a bell: once per attempt, with a new attempt when the world refuses,
@@ -22,7 +22,7 @@ pub(crate) const SILENCE_MS: u32 = 60_000;
 pub(crate) const PLANTED: &str = "planted panic";
 pub(crate) const PANICS: Slot = Slot(u32::MAX);
 
-/// A message is about one counter.
+/// A counter, and a message about it.
 pub(crate) type Message = (Slot, CounterMessage);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub(crate) enum CounterMessage {
 pub(crate) struct Counter {
     pub(crate) value: u64,
     pub(crate) label: String,
-    /// When time acts on it next: while it is not zero, or its bell has not been reported as rung.
+    /// When its span began. At the end of the span it lapses, and an unanswered request to ring its bell is repeated.
     pub(crate) since: Timestamp,
     pub(crate) span_ms: u32,
     /// How many multiples of the stride were passed in total, here and in the other actor's counter of this name.

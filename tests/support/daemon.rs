@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 /// The program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Flags for tests that configure no listeners: nothing that another test may be using.
+/// Flags for tests that configure no listeners, so that none uses an address of another test.
 const DOORS: [(&str, &str); 3] = [
     ("--beanstalk", "off"),
     ("--lockserver", "127.0.0.1:0"),
@@ -32,7 +32,7 @@ pub(crate) struct Gathered {
     reader: Option<JoinHandle<()>>,
 }
 
-/// The program, without variables of this test's environment that would configure it.
+/// Returns the program, without variables of this test's environment that would configure it.
 pub(crate) fn sexton() -> Command {
     let mut command = Command::new(PROGRAM);
     forget_environment(&mut command);
@@ -54,7 +54,7 @@ pub(crate) fn forget_environment(command: &mut Command) {
     }
 }
 
-/// `sexton serve` with these flags. Of the listeners that they do not name, only LockServer's is open, on a free port.
+/// Returns `sexton serve` with these flags. Of the listeners that they do not name, only LockServer's is open, on a free port.
 pub(crate) fn serve(flags: &[&str]) -> Command {
     let mut command = sexton();
     command.arg("serve").args(flags);
@@ -66,19 +66,19 @@ pub(crate) fn serve(flags: &[&str]) -> Command {
     command
 }
 
-/// The same, started by another program that is given the command after its own flags.
+/// Like `serve`, but started by another program, which is given the command after its own flags.
 pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
     forget_environment(&mut starter);
     starter.arg(PROGRAM).args(serve(flags).get_args());
     starter
 }
 
-/// A path in the form in which flags take it.
+/// Returns a path in the form in which flags take it.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Standard output and standard error of a program, which must have exited with this status.
+/// Returns standard output and standard error of a program, which must have exited with this status.
 pub(crate) fn ended(output: Output, status: i32) -> [String; 2] {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8"))
@@ -107,7 +107,7 @@ impl Daemon {
         daemon
     }
 
-    /// The same without waiting.
+    /// Starts any command without waiting.
     pub(crate) fn begin(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -123,22 +123,22 @@ impl Daemon {
         }
     }
 
-    /// Its ready line.
+    /// Returns its ready line.
     pub(crate) fn ready(&self) -> &str {
         &self.ready
     }
 
-    /// The address of its LockServer listener.
+    /// Returns the address of its LockServer listener.
     pub(crate) fn lockserver(&self) -> SocketAddr {
         self.door("lockserver=")
     }
 
-    /// The address of its HTTP listener.
+    /// Returns the address of its HTTP listener.
     pub(crate) fn http(&self) -> SocketAddr {
         self.door("http=")
     }
 
-    /// The address of its beanstalkd listener, if that is a TCP port.
+    /// Returns the address of its beanstalkd listener, if that is a TCP port.
     pub(crate) fn beanstalk(&self) -> SocketAddr {
         self.door("beanstalk=")
     }
@@ -151,7 +151,7 @@ impl Daemon {
             .unwrap_or_else(|| panic!("no {name} in {:?}", self.ready))
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -171,7 +171,7 @@ impl Daemon {
             .expect("limits of our own child may be set");
     }
 
-    /// What it has logged so far.
+    /// Returns what it has logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.so_far()
     }
@@ -183,7 +183,7 @@ impl Daemon {
         });
     }
 
-    /// Whether it is still running.
+    /// Returns whether it is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -228,7 +228,7 @@ impl Gathered {
         }
     }
 
-    /// The output so far.
+    /// Returns the output so far.
     pub(crate) fn so_far(&self) -> String {
         self.words
             .lock()
@@ -236,7 +236,7 @@ impl Gathered {
             .clone()
     }
 
-    /// The whole output, once all writers have closed it.
+    /// Returns the whole output, once all writers have closed it.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no panic");
@@ -247,7 +247,7 @@ impl Gathered {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -19,7 +19,7 @@ pub(crate) const SEGMENTS: Sizes = Sizes {
 /// A file or directory: mode, time of its last change, content.
 pub(crate) type Kept = (u32, (i64, i64), Option<Vec<u8>>);
 
-/// The directory and everything below it.
+/// Returns the directory and everything below it.
 pub(crate) fn everything(directory: &Path) -> BTreeMap<String, Kept> {
     let mut found = BTreeMap::new();
     collect(directory, "", &mut found);
@@ -52,7 +52,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
             copy(&entry.path(), &target);
         } else {
             match std::fs::copy(entry.path(), target) {
-                // A running node gives a segment its name when it is prepared.
+                // A running node may have renamed a prepared segment meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 copied => drop(copied.expect("it can be copied")),
             }
@@ -73,8 +73,8 @@ pub(crate) fn name(text: &str) -> Name {
     Name::try_from(text).expect("the name is short")
 }
 
-/// Requests locks `from` to `to`, half of them under a key `even`, the others under `odd`; of three owners of each
-/// the third waits behind the first two.
+/// Requests locks `from` to `to`, half of them under a key `even`, the others under `odd`; each lock has three owners, of
+/// which the second and third wait.
 pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
     let items = numbers.map(|number| {
         Item::Message(Message::Request {

@@ -77,7 +77,7 @@ pub(crate) struct Kernel {
     emptying: BTreeSet<ProcessId>,
     /// When this boot began.
     booted: u64,
-    /// The wall clock minus the monotonic clock.
+    /// The difference between the wall clock and `now`.
     pub(crate) skew: i64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) reports: Vec<Message>,
@@ -168,7 +168,7 @@ impl Kernel {
         })
     }
 
-    /// A process ends, with this status.
+    /// Ends a process with this status.
     pub(crate) fn end(&mut self, pid: u32, status: u32) {
         let Some(process) = self.processes.remove(&pid) else {
             return;
@@ -221,7 +221,7 @@ impl Kernel {
         }
     }
 
-    /// The coordinator is killed: what it held is lost, everything else stays.
+    /// Kills the coordinator: what it held is lost, everything else stays.
     pub(crate) fn lose_coordinator(&mut self) {
         self.events.clear();
         self.watched.clear();
@@ -244,7 +244,7 @@ impl Kernel {
         (self.next_pid, self.next_inode, self.booted) = (2, 100, self.now);
     }
 
-    /// Whether exactly this process is alive.
+    /// Returns whether exactly this process is alive.
     pub(crate) fn lives(&self, (boot, inode): Key) -> bool {
         boot == self.boot && self.processes.values().any(|it| it.inode == inode)
     }
@@ -255,7 +255,7 @@ impl Kernel {
         self.spawn(None) == Some(self.freed)
     }
 
-    /// A keeper that forgets which processes it launched.
+    /// Makes the keeper's log forget that this attempt was launched.
     pub(crate) fn forget_launch(&mut self, attempt: ProcessId) {
         self.log.remove(&attempt);
     }

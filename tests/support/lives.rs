@@ -26,10 +26,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// Kills after which a new directory is used, because the whole kept journal is read after each.
+/// The number of kills after which a new directory is used, because the whole kept journal is read after each.
 pub(crate) const KILLS_PER_DIRECTORY: u64 = 25;
 
-/// Entries between two checkpoints.
+/// The number of entries between two checkpoints.
 const CHECKPOINT_EVERY: &str = "300";
 
 /// The maximum number of answers before a kill.
@@ -41,7 +41,7 @@ pub(crate) struct About<M> {
     pub(crate) flags: &'static [&'static str],
     /// The part of a machine's view that outlives the process.
     pub(crate) shown: fn(&M) -> String,
-    /// Maximum size of both snapshots: their content, and sled's layout, which grows by half a mebibyte at a time.
+    /// The maximum size of both snapshots: their content, and sled's layout, which grows by half a mebibyte at a time.
     pub(crate) snapshot_bytes_max: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Lives<M: Actor> {
 }
 
 impl<M: Actor> Lives<M> {
-    /// A new directory, for a program with this sync policy.
+    /// Creates a new directory, for a program with this sync policy.
     pub(crate) fn new(about: About<M>, fsync: &'static str, seed: u64) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         Self {
@@ -156,7 +156,7 @@ impl<M: Actor> Lives<M> {
         self.compare_recovered();
     }
 
-    /// The state that the next start will find: newest snapshot and remaining journal give the same as the whole journal.
+    /// Checks the state that the next start will find: newest snapshot and remaining journal give the same as the whole journal.
     fn compare_recovered(&mut self) {
         let data = self.data();
         let (machine, found) = past::recovered::<M>(Path::new(&data));
@@ -180,7 +180,7 @@ impl<M: Actor> Lives<M> {
         self.counts.trimmed = first.first().map_or(0, |first| first - 1);
     }
 
-    /// The running program has the state that the journal gives.
+    /// Checks that the running program has the state that the journal gives.
     fn compare_live(&mut self) {
         let before = self.past.numbers.len();
         self.past.read_on(self.kept.keep());
@@ -194,8 +194,8 @@ impl<M: Actor> Lives<M> {
         );
     }
 
-    /// Records that were read once stay unchanged; and a node on a copy of the directory has the same digest as a replay of
-    /// its journal.
+    /// Checks that records that were read once stay unchanged, and that a node on a copy of the directory has the same digest as
+    /// a replay of its journal.
     pub(crate) fn compare_again(&self) {
         let whole = past::read::<M>(self.kept.keep());
         assert!(
@@ -235,7 +235,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The digest of an actor in the running program, from its status.
+/// Returns the digest of an actor in the running program, from its status.
 fn live_digest(data: &Path, actor: &str) -> String {
     let socket = data.join("sexton.sock");
     let mut stream = UnixStream::connect(socket).expect("the socket is open");
@@ -251,7 +251,7 @@ fn live_digest(data: &Path, actor: &str) -> String {
         .to_owned()
 }
 
-/// What a campaign encountered. Each count has a minimum: a campaign without any occurrence of a case proves nothing about it.
+/// What a campaign encountered. Each count has a minimum: a campaign proves nothing about a case that never occurred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Kills of a program that was ready.
@@ -271,7 +271,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The counts that are still too small after this number of kills, as text.
+    /// Returns the counts that are still too small after this number of kills, as text; `None` if all are large enough.
     fn missing(&self, kills: u64) -> Option<String> {
         let floors = [
             ("kills", self.kills, kills),
@@ -328,17 +328,17 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().expect("the setting is a number"))
 }
 
-/// The number of kills: `usual`, or a share of `SEXTON_CRASH_KILLS` in proportion to `all`.
+/// Returns the number of kills: `usual`, or a share of `SEXTON_CRASH_KILLS` in proportion to `all`.
 pub(crate) fn kills(usual: u64, all: u64) -> u64 {
     setting("SEXTON_CRASH_KILLS").map_or(usual, |kills| kills * usual / all)
 }
 
-/// How long a campaign runs that does not count kills, in seconds.
+/// Returns how long a campaign that does not count kills runs, in seconds.
 pub(crate) fn seconds(usual: u64) -> u64 {
     setting("SEXTON_CRASH_SECONDS").unwrap_or(usual)
 }
 
-/// The first seed.
+/// Returns the first seed.
 pub(crate) fn seed() -> u64 {
     setting("SEXTON_CRASH_SEED").unwrap_or(1)
 }

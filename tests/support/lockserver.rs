@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -68,21 +68,21 @@ impl Client {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// Exactly this number of bytes.
+    /// Receives exactly this number of bytes.
     pub(crate) fn receive(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count];
         self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Everything until the server closes the connection.
+    /// Receives everything until the server closes the connection.
     pub(crate) fn receive_all(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Sends a command and reads an answer of that many bytes.
+    /// Sends a command and reads an answer of `count` bytes.
     pub(crate) fn ask(&mut self, command: &[u8], count: usize) -> io::Result<Vec<u8>> {
         self.send(command)?;
         self.receive(count)
@@ -94,7 +94,7 @@ impl Client {
         self.receive_number()
     }
 
-    /// A number of two bytes.
+    /// Receives a number of two bytes.
     pub(crate) fn receive_number(&mut self) -> io::Result<u16> {
         let bytes = self.receive(2)?;
         Ok(bytes
@@ -107,13 +107,13 @@ impl Client {
         Ok(self.ask(&renew(key, index, owner), 1)? == [1])
     }
 
-    /// The owner of a lock; empty if there is none.
+    /// Returns the owner of a lock; empty if there is none.
     pub(crate) fn owner(&mut self, key: &str, index: &str) -> io::Result<Vec<u8>> {
         self.send(&find_owner(key, index))?;
         self.receive_name()
     }
 
-    /// Every entry of a key.
+    /// Lists every entry of a key.
     pub(crate) fn list(&mut self, key: &str) -> io::Result<Vec<ListedEntry>> {
         let count = self.number(&list(key))?;
         (0..count)
@@ -147,12 +147,12 @@ impl Client {
     }
 }
 
-/// Command 01.
+/// Encodes command 01.
 pub(crate) fn find_owner(key: &str, index: &str) -> Vec<u8> {
     command(1, &[key, index])
 }
 
-/// Command 02. The terms are seconds to live, seconds to wait, and priority.
+/// Encodes command 02. The terms are seconds to live, seconds to wait, and priority.
 pub(crate) fn request(key: &str, index: &str, owner: &str, terms: (u16, u16, u8)) -> Vec<u8> {
     let (ttl, ttw, priority) = terms;
     let mut bytes = command(2, &[key, index, owner]);
@@ -162,27 +162,27 @@ pub(crate) fn request(key: &str, index: &str, owner: &str, terms: (u16, u16, u8)
     bytes
 }
 
-/// Command 03.
+/// Encodes command 03.
 pub(crate) fn find_contender(key: &str, index: &str, owner: &str) -> Vec<u8> {
     command(3, &[key, index, owner])
 }
 
-/// Command 04.
+/// Encodes command 04.
 pub(crate) fn renew(key: &str, index: &str, owner: &str) -> Vec<u8> {
     command(4, &[key, index, owner])
 }
 
-/// Command 05.
+/// Encodes command 05.
 pub(crate) fn release(key: &str, index: &str, owner: &str) -> Vec<u8> {
     command(5, &[key, index, owner])
 }
 
-/// Command 06.
+/// Encodes command 06.
 pub(crate) fn release_all(owner: &str) -> Vec<u8> {
     command(6, &[owner])
 }
 
-/// Command 07.
+/// Encodes command 07.
 pub(crate) fn list(key: &str) -> Vec<u8> {
     command(7, &[key])
 }

@@ -9,7 +9,7 @@ use sexton::spine::delivery::Item;
 use sexton::{Config, Node};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// A LockServer listener on a free port of loopback.
+/// Configures a LockServer listener on a free port of loopback.
 pub(crate) fn door() -> LockserverConfig {
     LockserverConfig {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -24,7 +24,7 @@ pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
     (node, address.expect("the listener was configured"))
 }
 
-/// Every lock entry of a node.
+/// Returns every lock entry of a node.
 pub(crate) fn entries(handle: &Handle) -> Vec<EntryView> {
     let all = Query::List {
         key: None,

@@ -50,7 +50,7 @@ impl<M: Actor> Default for Past<M> {
 }
 
 impl<M: Actor> Past<M> {
-    /// The machine after the last entry.
+    /// Returns the machine after the last entry.
     pub(crate) fn machine(&self) -> &M {
         self.replica.machine()
     }
@@ -100,7 +100,7 @@ impl<M: Actor> Past<M> {
     }
 }
 
-/// The result of the node's own recovery from snapshots and journal, and what it found.
+/// Returns the machine that the node's own recovery gives from snapshots and journal, and what the recovery found.
 pub(crate) fn recovered<M: Actor>(files: &Path) -> (M, recovery::Past) {
     let mut replica = Replica::<M>::new(M::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];

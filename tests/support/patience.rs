@@ -1,4 +1,4 @@
-//! Waiting for events in another process or thread, with a generous timeout: when it expires, something hangs. It never
+//! Waiting for events in another process or thread, with a generous timeout: when it expires, something hangs. A test never
 //! fails because something was slow.
 
 use std::time::Duration;

@@ -27,7 +27,7 @@ pub(crate) fn connections(wanted: usize) -> usize {
     count
 }
 
-/// Resident memory of a process in KiB, by its number or `self`.
+/// Returns the resident memory of a process in KiB, by its number or `self`.
 pub(crate) fn resident(process: impl Display) -> u64 {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(path).expect("a live process");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Maximum number of segments: one in use, one prepared, and those that the older snapshot needs.
+/// The maximum number of segments: one in use, one prepared, and those that the older snapshot needs.
 const SEGMENTS_MAX: usize = 4;
 
 /// The files of a directory, with their sizes, by name.
@@ -19,7 +19,7 @@ impl Space {
         Self { files }
     }
 
-    /// The size of the snapshots.
+    /// Returns the size of the snapshots.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
         let of_snapshots = |(name, _): &&(String, u64)| name.starts_with("snapshots/");
         self.files
@@ -72,7 +72,7 @@ fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
     }
 }
 
-/// Whether a data directory may have a file of this name. sled's `blobs/` must stay empty, because sled leaks these files.
+/// Returns whether a data directory may have a file of this name. sled's `blobs/` must stay empty, because sled leaks these files.
 fn is_known(name: &str) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     match folder {

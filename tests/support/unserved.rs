@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A port of loopback, this one or any. An error if it is in use.
+/// Returns a port of loopback, this one or any for 0, on which no process listens. Fails if it is in use.
 pub(crate) fn port(port: u16) -> io::Result<u16> {
     let socket = socket(AddressFamily::INET)?;
     // Otherwise a later listener there could not bind while such a copy exists.

@@ -43,7 +43,7 @@ impl Graph {
         }
     }
 
-    /// Every file that is reachable from this one.
+    /// Returns every file that is reachable from this one.
     fn reached(&self, from: &str) -> BTreeSet<&str> {
         let imported = |file: &str| self.imports.get(file).into_iter().flatten();
         let mut reached = BTreeSet::new();
@@ -56,7 +56,7 @@ impl Graph {
         reached
     }
 
-    /// Files that import each other, each in one circle.
+    /// Returns files that import each other, each in one circle.
     fn circles(&self) -> BTreeSet<Vec<&str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = self
             .imports
@@ -75,7 +75,7 @@ impl Graph {
     }
 }
 
-/// The names that a `mod.rs` re-exports, and their files.
+/// Returns the names that a `mod.rs` re-exports, and their files.
 fn reexports(source: &Source) -> Vec<(String, String)> {
     let here = module(&source.path);
     let mut found = Vec::new();

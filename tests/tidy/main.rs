@@ -101,7 +101,7 @@ fn the_map_names_every_folder_and_document() {
     assert!(missing("").len() > 5, "an empty map would be noticed");
 }
 
-/// A folder below one that the map names may be listed by its last name.
+/// Returns the last name of a folder: one below a folder that the map names may be listed by it.
 fn short(place: &str) -> &str {
     let last = place
         .trim_end_matches('/')

@@ -25,7 +25,7 @@ fn pages() -> Vec<String> {
     files(root(), "").into_iter().filter(is_page).collect()
 }
 
-/// The lines of a page without its code blocks.
+/// Returns the lines of a page without its code blocks.
 fn prose(page: &str) -> Vec<&str> {
     let mut within = false;
     let mut lines = Vec::new();
@@ -39,12 +39,12 @@ fn prose(page: &str) -> Vec<&str> {
     lines
 }
 
-/// A line without the text between backquotes.
+/// Returns a line without the text between backquotes.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("")
 }
 
-/// The targets of a page's links.
+/// Returns the targets of a page's links.
 fn links(page: &str) -> Vec<String> {
     let mut links = Vec::new();
     for line in prose(page) {
@@ -59,7 +59,7 @@ fn links(page: &str) -> Vec<String> {
     links
 }
 
-/// The anchors of a page: headings, as GitHub and mdBook name them, and explicit names.
+/// Returns the anchors of a page: headings, as GitHub and mdBook name them, and explicit names.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for line in prose(page) {
@@ -84,7 +84,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// A path without `.` and `..`; `None` if it leads out of the repository.
+/// Returns a path without `.` and `..`; `None` if it leads out of the repository.
 fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -101,7 +101,7 @@ fn plain(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// The problem with a link of a page.
+/// Returns the problem with a link of a page, if there is one.
 fn broken(from: &str, link: &str) -> Option<String> {
     let wrong = |what: &str| Some(format!("{from}: ({link}) {what}"));
     if link.starts_with("https://") {
@@ -206,7 +206,7 @@ fn every_reason_has_a_row_among_the_errors() {
     }
 }
 
-/// The constant parts of a text around its values, without backquotes, which are omitted on the page, too.
+/// Returns the constant parts of a text around its values, without backquotes, which are omitted on the page, too.
 fn parts(text: &str) -> Vec<String> {
     let lines = text.split("\\\n").map(str::trim_start);
     let text = lines.collect::<String>();
@@ -216,7 +216,7 @@ fn parts(text: &str) -> Vec<String> {
     pieces.map(after).collect()
 }
 
-/// The quoted text that begins here.
+/// Returns the quoted text that begins here.
 fn quoted(source: &str) -> Option<&str> {
     let text = source.trim_start().strip_prefix('"')?;
     let mut ends = text.match_indices('"').map(|(at, _)| at);
@@ -224,7 +224,7 @@ fn quoted(source: &str) -> Option<&str> {
     text.get(..end)
 }
 
-/// The error texts of a file: of `#[error("…")]`, and of `fn words`, which has those of another type.
+/// Returns the error texts of a file: of `#[error("…")]`, and of `fn words`, which has those of another type.
 fn texts(source: &str) -> Vec<&str> {
     let attributes = source.split("#[error(").skip(1);
     let words = source.split("const fn words(refused").skip(1);
@@ -234,7 +234,7 @@ fn texts(source: &str) -> Vec<&str> {
     attributes.chain(arms).filter_map(quoted).collect()
 }
 
-/// The texts of failures of commands without a help line. Refusals of the operating system have one row on the page,
+/// Returns the texts of failures of commands that have no help line. Refusals of the operating system have one row on the page,
 /// `failed to ACTION: WHY`.
 fn helpless(source: &str) -> Vec<&str> {
     let kinds = ["found", "usage", "unreachable", "halted", "of_command"];
@@ -266,7 +266,7 @@ fn helpless(source: &str) -> Vec<&str> {
     texts.filter(|text| !is_one_row(text)).collect()
 }
 
-/// Whether a message on a page contains all these parts, in this order. Texts after `failed to` are shown with these words.
+/// Returns whether a message on a page contains all these parts, in this order. Texts after `failed to` are shown with these words.
 fn shows(message: &str, parts: &[String]) -> bool {
     let after = message.strip_prefix("failed to ").unwrap_or(message);
     has(message, parts) || has(after, parts)
@@ -283,7 +283,7 @@ fn has(text: &str, parts: &[String]) -> bool {
     true
 }
 
-/// The first column of the tables of a page, without backquotes.
+/// Returns the first column of the tables of a page, without backquotes.
 fn messages(page: &str) -> Vec<String> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let cells = rows.filter_map(|row| row.split(" | ").next());
@@ -306,7 +306,7 @@ fn every_error_is_among_the_errors() {
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();
         for text in [texts(source), helpless(source)].concat() {
             let parts = parts(text);
-            // A text that is only a value is the text of another error.
+            // A text that consists only of a value is the text of another error.
             let has_words = |part: &String| part.chars().any(char::is_alphabetic);
             if !parts.iter().any(has_words) {
                 continue;

@@ -2,7 +2,7 @@
 
 use crate::source::Source;
 
-/// The paths that a file uses, from the root of the library: `lookup::slab::Slab`.
+/// Returns the paths that a file uses, from the root of the library: `lookup::slab::Slab`.
 pub(crate) fn imports(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     let parent = parent(&source.path);
@@ -21,7 +21,7 @@ pub(crate) fn imports(source: &Source) -> Vec<String> {
     found
 }
 
-/// The module of a file, from the root of the library: empty for the root.
+/// Returns the module of a file, from the root of the library: empty for the root.
 pub(crate) fn module(path: &str) -> String {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
     let path = path.strip_suffix("mod").unwrap_or(path);
@@ -44,7 +44,7 @@ pub(crate) fn joined(base: &str, path: &str) -> String {
     }
 }
 
-/// The paths at the beginning of this code: several, if it is a group.
+/// Returns the paths at the beginning of this code: several, if it is a group.
 pub(crate) fn written_out(code: &str) -> impl Iterator<Item = String> {
     let code = code.trim_start();
     let mut paths = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn written_out(code: &str) -> impl Iterator<Item = String> {
     paths.into_iter()
 }
 
-/// The items between the commas of a group, up to its end.
+/// Returns the items between the commas of a group, up to its end.
 fn parts(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {

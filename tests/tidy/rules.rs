@@ -363,7 +363,7 @@ fn empty_names(source: &Source) -> Vec<String> {
     broken
 }
 
-/// The words of a name, in lower case.
+/// Returns the words of a name, in lower case.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for c in name.chars() {
@@ -380,7 +380,7 @@ fn words(name: &str) -> Vec<String> {
 
 fn machine_paths(source: &Source) -> Vec<String> {
     let mut paths = vec![["/wo", "rk/"], ["/ho", "me/"], ["/ro", "ot/"]];
-    // Where a reader is told to try something, a temporary folder is the right place.
+    // A page may name a temporary folder where it tells a reader to try something.
     if source.is_rust() {
         paths.push(["/t", "mp/"]);
     }

@@ -20,7 +20,7 @@ impl Source {
         }
     }
 
-    /// Every text file below the root.
+    /// Reads every text file below the root.
     pub(crate) fn all(root: &Path) -> Vec<Self> {
         let texts = [
             "rs",
@@ -53,7 +53,7 @@ impl Source {
         self.path.rsplit('.').next() == Some("rs")
     }
 
-    /// Whether it is part of the product, not of its tests.
+    /// Returns whether the file is part of the product, not of its tests.
     pub(crate) fn is_product(&self) -> bool {
         let tests = [
             "src/actors/lock/tests.rs",
@@ -66,7 +66,7 @@ impl Source {
     }
 }
 
-/// Files below a folder, as paths from the root, without build output and version control.
+/// Lists files below a folder, as paths from the root, without build output and version control.
 pub(crate) fn files(root: &Path, folder: &str) -> Vec<String> {
     walk(root, folder)
         .into_iter()
@@ -74,7 +74,7 @@ pub(crate) fn files(root: &Path, folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// Folders below a folder, each with a `/` at its end.
+/// Lists folders below a folder, each with a `/` at its end.
 pub(crate) fn folders(root: &Path, folder: &str) -> Vec<String> {
     walk(root, folder)
         .into_iter()
@@ -111,7 +111,7 @@ fn walk(root: &Path, folder: &str) -> Vec<String> {
     found
 }
 
-/// Rust text with every comment and every quoted text replaced by spaces. Line numbers stay the same.
+/// Returns Rust text with every comment and every quoted text replaced by spaces. Line numbers stay the same.
 fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -162,7 +162,7 @@ fn quoted_len(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of a quoted character; zero for a lifetime.
+/// Returns the length of a quoted character; zero for a lifetime.
 fn character_len(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
@@ -177,7 +177,7 @@ fn character_len(rest: &str) -> usize {
     }
 }
 
-/// Code up to the module of tests that ends the file.
+/// Returns code up to the module of tests that ends the file.
 fn without_tests(code: &str) -> String {
     match code.split_once("#[cfg(test)]\nmod tests {") {
         Some((before, _)) => before.to_owned(),
@@ -185,7 +185,7 @@ fn without_tests(code: &str) -> String {
     }
 }
 
-/// Whether code has this path or word, not as part of a longer word.
+/// Returns whether code has this path or word, not as part of a longer word.
 pub(crate) fn names(code: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {

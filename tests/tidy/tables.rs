@@ -154,7 +154,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     // Processes for a lease are launched by the ProcessActor; the names of leases are those of locks.
-    // It requests locks and processes by their messages.
+    // Tasks request locks and processes by their messages.
     (
         "src/actors/dispatch/",
         &[

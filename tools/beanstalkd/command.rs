@@ -180,7 +180,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
         Sync::Within(ms) => Fsync::Interval(Duration::from_millis(ms.min(60_000))),
     };
     let segments = flags.file_bytes.map_or_else(Sizes::default, |bytes| {
-        // A segment must hold the longest record; larger segments than these gain nothing.
+        // A segment must hold the longest record. Segments larger than 1 GiB gain nothing.
         let bytes = bytes.next_multiple_of(4096).clamp(1 << 20, 1 << 30);
         Sizes {
             first_bytes: bytes,
@@ -237,7 +237,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
             Some(()) = interrupt.recv() => break,
             Some(()) = hangup.recv() => break,
             Some(()) = drain.recv() => {
-                // A node that has halted is handled below.
+                // If this fails, the node has halted, which is handled below.
                 let _begun = handle.begin_drain(Drain::Jobs).await;
                 tracing::info!("draining: no new jobs");
             }

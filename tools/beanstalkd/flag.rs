@@ -52,9 +52,9 @@ pub(crate) struct Flags {
 /// When acknowledged jobs are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
-    /// At most this many milliseconds later.
+    /// Within this many milliseconds.
     Within(u64),
-    /// Whenever the operating system writes them.
+    /// Never explicitly: the operating system decides.
     Never,
 }
 

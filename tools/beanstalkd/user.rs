@@ -1,4 +1,4 @@
-//! Changes the process's user permanently. Call it while there is a single thread: other threads would keep their user.
+//! Changes the process's user permanently. This must happen while there is only one thread: other threads would keep their user.
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long to wait for a coordinator to come back during a request with an idempotency key, which it remembers for longer.
+/// How long to wait for a coordinator to come back during a request with an idempotency key; the coordinator remembers keys for longer.
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
 /// The maximum size of an answer, in bytes.
@@ -409,7 +409,7 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
     );
     if let (Some(data), true) = (&target.data, absent) {
-        // Usually this is `sexton beanstalkd`, which has no such socket. It may also be a coordinator that is just starting.
+        // A process that does not listen: usually `sexton beanstalkd`, which has no such socket, or a coordinator that is just starting.
         if let Ok(Some(process)) = RealDisk::new(data).holder() {
             let data = data.display();
             let words =

@@ -17,9 +17,9 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 /// The maximum number of idle connections.
 const KEPT_MAX: usize = 64;
 
-/// A connection of any kind.
+/// A connection to a coordinator: a Unix socket, or TCP with or without TLS.
 pub(super) trait Connection: Read + Write + Send {
-    /// Returns whether it can be used for another request: the other end is open and has sent nothing.
+    /// Returns whether the connection can be used for another request: the other end is open and has sent nothing.
     fn is_quiet(&self) -> bool;
 
     /// Limits the time of each read and write.

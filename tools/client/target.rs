@@ -122,7 +122,7 @@ pub(crate) struct Target {
     pub(super) token: Option<String>,
     /// The idempotency key of requests, if they have one.
     pub(super) key: Option<String>,
-    /// The idle connections to it.
+    /// The idle connections to the coordinator.
     pub(super) idle: Idle,
 }
 
@@ -136,7 +136,7 @@ enum Way {
 }
 
 impl Target {
-    /// Returns whether it is reached over a Unix socket, and so runs on this machine.
+    /// Returns whether the coordinator is reached over a Unix socket, and so runs on this machine.
     pub(crate) const fn is_socket(&self) -> bool {
         matches!(self.way, Way::Socket(_))
     }
@@ -174,7 +174,7 @@ impl Target {
         self.way.shown()
     }
 
-    /// Returns whether it is reached over TCP, and so might run on another machine.
+    /// Returns whether the coordinator is reached over TCP, and so might run on another machine.
     pub(super) fn is_tcp(&self) -> bool {
         matches!(self.way, Way::Tcp { .. })
     }

@@ -1,7 +1,7 @@
 //! Expands `%(NAME)s` in values, as Python's formatting does, with the names that supervisord knows.
 //!
-//! Secrets of the environment and missing variables are never inserted. A placeholder takes their place, which [`unfilled`]
-//! finds.
+//! Secrets from the environment and missing variables are never inserted; a placeholder, which [`unfilled`] finds, takes their
+//! place.
 
 use sexton::actors::process::{Spec, is_secret_name};
 use std::collections::BTreeMap;
@@ -43,13 +43,13 @@ pub(super) fn expand(text: &str, here: &str, names: &Names<'_>) -> Result<String
     Ok(filled)
 }
 
-/// Returns the first variable that was not filled in.
+/// Returns the first variable that was not filled in; `None` if all were.
 pub(super) fn unfilled(text: &str) -> Option<&str> {
     let (_, after) = text.split_once(BEFORE)?;
     after.split_once(AFTER).map(|(name, _)| name)
 }
 
-/// The placeholder of a variable that was not filled in, made of characters that need no quotes anywhere.
+/// The beginning and end of the placeholder for a variable that was not filled in: characters that need no quotes anywhere.
 const BEFORE: &str = "__ENV_";
 const AFTER: &str = "__";
 

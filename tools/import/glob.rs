@@ -105,7 +105,7 @@ fn one(pattern: &[u8], letter: u8) -> Option<usize> {
     }
 }
 
-/// Parses a set in brackets, and whether it is negated.
+/// Parses a set in brackets; also returns whether it is negated.
 fn set(pattern: &[u8]) -> Option<(&[u8], bool)> {
     let is_not = pattern.first() == Some(&b'!');
     let inner = pattern.get(usize::from(is_not)..)?;

@@ -14,7 +14,7 @@ const DEFAULTS: &str = "DEFAULT";
 const SECTIONS_MAX: usize = 4096;
 const KEYS_MAX: usize = 1024;
 
-/// A line of a file.
+/// The position of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: Arc<Path>,
@@ -49,7 +49,7 @@ impl Section {
     }
 }
 
-/// A note on a line.
+/// A remark about a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) place: Place,

@@ -87,7 +87,7 @@ pub(super) fn of_supervisord(key: &str) -> &'static str {
     find(SUPERVISORD, key).unwrap_or("supervisord has no such key")
 }
 
-/// Looks up the part of the section's name before the colon.
+/// Returns the reason for a section, by the part of its name before the colon.
 pub(super) fn of_section(name: &str) -> &'static str {
     let kind = name.split(':').next().unwrap_or(name);
     find(SECTIONS, kind).unwrap_or("supervisord has no such section")

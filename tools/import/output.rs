@@ -41,7 +41,7 @@ impl Stream {
 }
 
 impl Output {
-    /// Returns the value of the key `output`.
+    /// Returns the value of the key `output`; `None` if everything has its default.
     pub(super) fn table(self) -> Option<String> {
         let max = self.max.map(|bytes| match bytes {
             _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Keys that may differ between processes.
 const OF_PROCESS: [&str; 3] = ["command", "environment", "directory"];
 
-/// With this many tries, a program is practically never given up.
+/// From this many tries on, a program is practically never given up.
 const TRIES_FOR_EVER: i64 = 1000;
 
 /// A service to be written.

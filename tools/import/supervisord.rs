@@ -49,7 +49,7 @@ pub(super) fn import(
             }
         }
     }
-    // Files are in the order in which they were read, and so are their first sections.
+    // Order the files as they were read, which is the order of their first sections.
     let mut files: Vec<&Path> = vec![path];
     for section in &sections {
         if !files.contains(&section.place.file.as_ref()) {

@@ -31,7 +31,7 @@ pub(crate) struct KeyEntries {
     pub(crate) entries: Vec<EntryView>,
 }
 
-/// The state of the requested item; `None` inside if it does not exist.
+/// The state of the requested item; `found` is `None` if the item does not exist.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemState {
@@ -50,7 +50,7 @@ pub(crate) enum ItemState {
     },
 }
 
-/// The state of a task, without its command: its variables may be secrets.
+/// The state of a task, without its command, whose variables may be secrets.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskFound {
     name: Name,
@@ -86,7 +86,7 @@ impl TaskFound {
 }
 
 impl ItemState {
-    /// Returns `None` for an item that cannot be queried here.
+    /// Returns the state of an item; `None` if items of its kind cannot be queried here.
     pub(crate) fn of(
         item: &Followed,
         (locks, queues, tasks): (&LockMachine, &QueueMachine, &DispatchMachine),

@@ -26,7 +26,7 @@ pub(crate) struct Findings {
     pub(crate) snapshots: Vec<SnapshotFindings>,
     pub(crate) journal: JournalFindings,
     pub(crate) start: StartForecast,
-    /// Empty if a start would be refused.
+    /// The state of each actor; empty if a start would be refused.
     pub(crate) actors: Vec<ActorFigures>,
     /// The requested item.
     #[serde(flatten)]
@@ -82,7 +82,7 @@ pub(crate) struct JournalFindings {
     pub(crate) damaged: Option<String>,
 }
 
-/// The actions of a start.
+/// What a start would do.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StartForecast {
     /// Why it would be refused, and what to do.
@@ -166,7 +166,7 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
 }
 
 impl Findings {
-    /// Returns whether nothing is damaged, needed or not.
+    /// Returns whether nothing at all is damaged, not even what a start does not need.
     pub(crate) fn is_whole(&self) -> bool {
         self.start.refused.is_none() && self.damage.is_empty()
     }
@@ -175,7 +175,7 @@ impl Findings {
     fn wrong(&self) -> Vec<String> {
         let is_wrong = |slot: &&SnapshotFindings| match slot.state {
             SlotState::Absent | SlotState::Sealed => slot.wrong.is_some(),
-            // The running coordinator is writing it.
+            // If a coordinator is running, it is writing this snapshot.
             SlotState::Unsealed => self.running.is_none(),
             SlotState::Damaged | SlotState::TooNew => true,
         };

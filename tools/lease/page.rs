@@ -59,7 +59,7 @@ pub(super) fn fossil(lease: &Value) -> String {
     page
 }
 
-/// Formats a lease, followed by the lines that Fossil prints for a lease.
+/// Formats all details of a lease, followed by the lines that Fossil prints for it.
 pub(super) fn whole(lease: &Value) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
@@ -275,7 +275,7 @@ mod tests {
         })
     }
 
-    /// Recorded from a real run of Fossil.
+    /// The expected lines are recorded from a real run of Fossil.
     #[test]
     fn a_lease_is_printed_as_fossil_prints_it() {
         let seen = "\

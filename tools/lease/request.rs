@@ -44,7 +44,7 @@ impl ClientOptions {
         client::send(&self.target, &path, fields, wait)?.well(HELPS)
     }
 
-    /// Posts a request; `None` if the lease does not exist.
+    /// Posts a request; returns `None` if the lease does not exist.
     pub(super) fn try_act(&self, what: &str, fields: Fields) -> Result<Option<Value>, Failure> {
         let path = format!("/v1/leases/{what}");
         let answer = client::send(&self.target, &path, fields, 0)?;
@@ -54,7 +54,7 @@ impl ClientOptions {
         answer.well(HELPS).map(Some)
     }
 
-    /// Posts a request once, which may take up to `patience`.
+    /// Posts a request once, and waits at most `patience` for the answer.
     pub(super) fn act_once(
         &self,
         what: &str,

@@ -197,7 +197,7 @@ impl Run {
         })
     }
 
-    /// Returns whether there is no pass for this request, and reports why.
+    /// Returns whether the request was turned away, and reports why.
     fn is_turned_away(&self, said: &Value) -> bool {
         let lease = self.which.name.to_text();
         match words(said, "/turn").as_str() {
@@ -224,7 +224,7 @@ impl Run {
         processes: &process::ClientOptions,
         mut launch: Fields,
     ) -> Result<(), Failure> {
-        // Caught before the request: a signal from here on either withdraws it or is passed to its command.
+        // Catch signals before the request is made: from here on, a signal either withdraws the request or goes to its command.
         let mut foreground = Foreground::listen()?;
         let handed = match HeldParcel::over(processes, true) {
             Ok(handed) => {

@@ -81,7 +81,7 @@ fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestam
 fn holder(target: &Target, lock: &Fields) -> Option<(String, Option<Timestamp>)> {
     let mut query = lock.clone();
     query.retain(|field, _| !field.starts_with("owner"));
-    // Without one, all indexes of the key would be listed.
+    // Without an index in the query, all indexes of the key would be listed.
     if !query.contains_key("index_b64") {
         query.entry("index").or_insert_with(|| "".into());
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// The time between TERM and KILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Signals that are forwarded to the command.
@@ -70,7 +70,7 @@ impl ByTtl {
             })?;
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        // The child has not been waited for, so its PID cannot be another process's.
+        // The child has not been waited for, so its PID cannot belong to another process.
         let process = Arc::new(
             process
                 .transpose()

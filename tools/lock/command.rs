@@ -200,7 +200,7 @@ impl Lock {
     }
 }
 
-/// Collects the names that are set as fields of a request.
+/// Collects the names that were given, as fields of a request.
 fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
     let mut filter = Map::new();
     for (field, name) in names {
@@ -333,7 +333,7 @@ impl ClientOptions {
         if entries.is_empty() {
             return print("no locks\n");
         }
-        // Each page is sorted, but not all pages together.
+        // Each page is sorted, but the list as a whole is not.
         entries.sort_by_cached_key(|entry| {
             let place = number(entry, "/place");
             (shown(entry, "key"), shown(entry, "index"), place)

@@ -54,7 +54,7 @@ impl EntrySelector {
     }
 }
 
-/// Makes a unique owner name: USER@HOST:PID of the shell, for the reader of a list, and 16 random digits.
+/// Makes a unique owner name: USER@HOST:PID of the shell, to be read in lists, and 16 random digits.
 pub(super) fn own_name() -> Result<Name, Failure> {
     let user = std::env::var_os("USER").map(|user| user.to_string_lossy().into_owned());
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());

@@ -227,10 +227,10 @@ impl Run {
     }
 }
 
-/// Shows on a terminal, while it waits for a lock, who holds it.
+/// While this process waits for a lock, shows on a terminal who holds the lock.
 fn show_wait(target: &Target, lock: &Fields) -> Progress {
     let (target, lock) = (target.clone(), lock.clone());
-    // The line is rewritten ten times a second. Once a second is enough to ask.
+    // The line is rewritten ten times a second. Asking once a second is enough.
     let (looks, line) = (AtomicU32::new(0), Mutex::new(None));
     let words = move || {
         let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);

@@ -113,7 +113,7 @@ impl Foreground {
                 }
             });
             self.runtime.block_on(self.signals.pass_on(end, |number| {
-                // The thread that receives these ends only after this future.
+                // The thread that receives these signals ends only after this future.
                 let _ = forward.send(number);
             }));
             drop(forward);

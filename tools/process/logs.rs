@@ -72,7 +72,7 @@ impl Logs {
 }
 
 impl OutputOptions {
-    /// Prints an output file in `dir`; when following, until the process has ended. If only the other stream has output, first says so.
+    /// Prints an output file in `dir`; when following, until the process has ended. Notes first if only the other stream has output.
     pub(super) fn show(
         &self,
         dir: &Path,

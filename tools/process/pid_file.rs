@@ -3,7 +3,7 @@
 //!
 //! A PID file is about as old as its process, and `cmd.sh` beside it names the program. A process matches if it has the PID,
 //! started when the file was written, runs that program, and belongs to the same user. It is signalled through a descriptor that
-//! was opened before all of this was read, and that was still of the same process afterwards.
+//! was opened before all of this was read, and that still referred to the same process afterwards.
 
 use crate::words;
 use sexton::kernel::pidfd::Pidfd;
@@ -53,9 +53,9 @@ pub(super) struct Facts {
 /// Whether a process is the one that a PID file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is, and is alive.
+    /// It is that process, and it is alive.
     Lives,
-    /// It is, but has ended, and its parent has not reaped it.
+    /// It was that process, which has ended but has not been reaped by its parent.
     Ended,
     /// No process has this PID.
     Gone,
@@ -121,7 +121,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Returns whether one of the arguments is `program` or its file name: an interpreter may come first.
+/// Returns whether one of the arguments is `program` or its file name: an interpreter may precede it.
 fn runs(argv: &[Vec<u8>], program: &str) -> bool {
     let name = Path::new(program)
         .file_name()

@@ -81,7 +81,7 @@ fn one_that_runs_something_else_is_not_meant() {
         Verdict::of(&claim("/x/hook.py"), Some(&hook)),
         Verdict::Lives
     );
-    // By its file name, but not by a part of it.
+    // The program matches by its file name, but not by a part of it.
     let by_name = facts(99_000.0, &["hook.py"]);
     assert_eq!(
         Verdict::of(&claim("/x/hook.py"), Some(&by_name)),

@@ -192,7 +192,7 @@ impl Ps {
     }
 }
 
-/// Reads all records of a list, page by page, and returns whether there are more.
+/// Reads up to `most` records of a list, page by page; also returns whether there are more.
 fn all(
     asking: &ClientOptions,
     what: &str,

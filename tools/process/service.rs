@@ -138,7 +138,7 @@ impl Acting {
         if self.all {
             found = all(asking.serve(what, asked(None), self.wait)?);
         } else {
-            // Request every change first, so that the services come up side by side, then wait for each.
+            // Request every change first, so that the services start in parallel, then wait for each.
             let told = self.names.len() > 1;
             for name in self.names.iter().filter(|_| told) {
                 asking.serve(what, asked(Some(name)), 0)?;

@@ -91,7 +91,7 @@ impl JobSelector {
         ])
     }
 
-    /// Sends request after request until no job is left, and prints how many jobs were changed.
+    /// Sends request after request until no matching job is left, and prints how many jobs were changed.
     fn each(
         &self,
         asking: &ClientOptions,

@@ -1,6 +1,6 @@
 //! The configuration of job types that is in force in the running coordinator.
 //!
-//! The file may differ from that; `sexton config` shows the file.
+//! The file may have changed since it was loaded; `sexton config` shows the file.
 
 use crate::client::fields;
 use crate::queue::answer::ClientOptions;

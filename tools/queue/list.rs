@@ -361,7 +361,7 @@ impl QueueStatistics {
         } else {
             queues.extend(asking.named(&self.queues)?);
         }
-        // Each page is sorted, but not all pages together.
+        // Each page is sorted, but the list as a whole is not.
         queues.sort_by_cached_key(|queue| words(queue, "/queue"));
         if asking.json {
             let is_all = next.is_null();

@@ -1,6 +1,6 @@
 //! Carries out a plan: writes a journal of the kept records next to the damaged one, and swaps it in.
 //!
-//! If this is interrupted, a start on the directory either is refused as before or succeeds, and every replaced file still exists.
+//! If this is interrupted, a start on the directory is either refused as before or succeeds, and every replaced file still exists.
 
 use crate::recover::plan::Plan;
 use crate::report::Failure;
@@ -74,7 +74,7 @@ fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Writes the kept records, and marks that show where they end.
+/// Writes the kept records, with marks that show where they begin and end.
 fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(from.root().join(MADE)));
     let sizes = Sizes::default();
@@ -121,7 +121,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     })?;
     let mut last = plan.last;
     if let Some((slot, seal)) = plan.base.as_ref().filter(|(_, seal)| seal.mark > last) {
-        // By this mark, a journal is recognized as belonging to the snapshot.
+        // This mark identifies the journal as belonging to the snapshot.
         let mark = Mark::Checkpoint {
             slot: slot.number(),
             states: seal.manifest.states.clone(),

@@ -1,6 +1,6 @@
 //! `sexton recover`: repairs a directory that cannot be started, by dropping the parts that cannot be read.
 //!
-//! The readable snapshot and the records after it are committed as in a start, which shows where they stop. The kept records are
+//! The readable snapshot and the records after it are committed as in a start, which shows how far they can be. The kept records are
 //! written to a new journal, which replaces the damaged one; the damaged one is kept aside.
 //!
 //! | file | holds |

@@ -11,7 +11,7 @@ use sexton::spine::ledger::RESERVE_STEP;
 use sexton::spine::recovery::decode_mark;
 use std::collections::BTreeSet;
 
-/// The number of bytes assumed for a missing part.
+/// The size assumed for a missing segment, in bytes.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The state of a pass.
@@ -36,7 +36,7 @@ pub(super) struct Pieces {
     pub(super) lost_records: u64,
     /// The bound below which sequence numbers may have been used, according to the readable records.
     pub(super) known: Seq,
-    /// Unreadable bytes, which may have held more records.
+    /// The number of unreadable bytes, which may have held more records.
     pub(super) unread: u64,
     pending: Vec<Gap>,
     previous: Seq,

@@ -20,7 +20,7 @@ use std::path::Path;
 pub(crate) struct Goal {
     /// The position at which it stops.
     pub(crate) until: Option<Place>,
-    /// Its purpose.
+    /// What the replay must produce.
     pub(crate) wanted: Purpose,
 }
 

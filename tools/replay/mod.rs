@@ -1,4 +1,4 @@
-//! `sexton replay`: shows a log record by record, its state, its verification, its export, and the history of one item.
+//! `sexton replay`: shows a log record by record, or the state after it; verifies and exports it; shows the history of one item.
 //!
 //! | file | holds |
 //! |---|---|

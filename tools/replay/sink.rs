@@ -46,7 +46,7 @@ impl Sink {
         }
     }
 
-    /// Writes lines. JSON may contain control characters, which are escaped; in JSON that means the same.
+    /// Writes lines. Escapes control characters, which does not change the meaning of JSON.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
         let line = text::json(line);
         report::written(writeln!(self.output, "{line}"))

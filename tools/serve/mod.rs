@@ -27,7 +27,7 @@ use std::path::Path;
 /// The number of descriptors reserved for purposes other than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Below this number, having too few descriptors for the settings is logged as a warning; otherwise, at debug level.
+/// Too few descriptors for the settings are logged as a warning below this number, and at debug level otherwise.
 const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
@@ -128,12 +128,12 @@ async fn serve(
                 SignalRequest::Reap => handle.processes().reap(),
                 SignalRequest::Drain => {
                     notify.status("draining");
-                    // A node that has halted is handled below.
+                    // If this fails, the node has halted, which is handled below.
                     let _begun = handle.begin_drain(Drain::All).await;
                     tracing::info!("draining: no new locks, jobs, claims, passes or tasks; exits when no lock, claim, pass or attempt of a task is left");
                 }
             },
-            // No matter whether a signal or a request began the drain.
+            // Reached whether a signal or a request began the drain.
             Ok(()) = handle.drained() => {
                 tracing::info!("drained");
                 break;

@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     Ok(parse(path, &bytes))
 }
 
-/// Returns the problems of a text to be written to the file `path`, without those in the meaning of its settings.
+/// Returns the problems of a text to be written to the file `path`. The values of its settings are not checked.
 pub(crate) fn problems_of(path: &Path, text: &str) -> Vec<String> {
     let problems = parse(path, text.as_bytes()).problems;
     problems.iter().map(ToString::to_string).collect()
@@ -100,7 +100,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
     }
-    // An error in one table may cause errors in another, so report it once.
+    // An error in one table may cause conflicts with another, so look for these only if there is no error yet.
     if problems.is_empty() {
         let of = |at| source(line(bytes, at));
         let wrong = worker::problems(&services, &workers, of);

@@ -491,7 +491,7 @@ pub(crate) fn strange_variables() -> Vec<String> {
     Flags::new().strange()
 }
 
-/// The prefix of sexton's variables, and those that other commands use.
+/// The prefix of sexton's variables, and the variables that other commands use.
 const VARIABLE: &str = "SEXTON_";
 const OTHERS: [&str; 8] = [
     "SEXTON_OWNER",
@@ -509,7 +509,7 @@ const OF_JOBS: &str = "SEXTON_JOB_";
 /// The prefix of variables for commands of tasks.
 const OF_TASKS: &str = "SEXTON_TASK_";
 
-/// Returns the variable of a flag.
+/// Returns the environment variable of a flag.
 fn variable(long: &str) -> String {
     format!("{VARIABLE}{}", long.replace('-', "_").to_uppercase())
 }

@@ -26,7 +26,7 @@ const RATE: &str =
     "expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
 const RATE_MAX: u32 = 1_000_000;
 
-/// The suffix of spans in milliseconds.
+/// The suffix of names of spans in milliseconds.
 const MS: &str = "_ms";
 
 /// Settings for which 0 means no limit.
@@ -285,7 +285,7 @@ fn decimal(text: &str) -> Option<u32> {
     whole.checked_add(decimals.parse().ok()?)
 }
 
-/// Applies the tables.
+/// Applies the tables to the rules.
 pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
     for Table { kind, rules: of } in tables {
         if kind == Rules::DEFAULT {

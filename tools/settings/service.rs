@@ -80,7 +80,7 @@ pub(crate) fn tables(
         definitions.push(definition);
         places.push((name, at));
     }
-    // An error in a table may cause others, so report only the first kind.
+    // An error in a table may cause others: check the definitions only if every table could be read.
     if is_right {
         for (place, fault) in Definition::check_all(&definitions) {
             let (name, at) = places.get(place).copied().unwrap_or(("", 0));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sexton::actors::dispatch::{EXECUTE, UPDATE};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
 
-/// The maximum number of processes shown of an attempt.
+/// The maximum number of an attempt's processes that are shown.
 const PROCESSES_MAX: usize = 1000;
 
 /// The resources of an attempt. Those that the caller may not read are omitted.
@@ -24,7 +24,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Reads the resources of an attempt; empty without one, and for JSON.
+    /// Reads the resources of an attempt; empty if there is no attempt, and for JSON output.
     pub(super) fn of(asking: &ClientOptions, task: &Value, attempt: Option<&Value>) -> Self {
         let attempt = attempt.filter(|it| !asking.json && !it.is_null());
         let Some(attempt) = attempt else {

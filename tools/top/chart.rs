@@ -9,7 +9,7 @@ const SAMPLES_MIN: usize = 120;
 /// A figure with a history.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
-    /// The order in which charts are dropped on a small screen: the highest first.
+    /// Charts with the highest rank are dropped first on a small screen.
     pub(crate) rank: u8,
     /// The part of the status that must be present.
     pub(crate) of: &'static str,
@@ -108,7 +108,7 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Groups `points` into `width` columns. `taken` is the number of all samples so far, so that samples stay grouped as time
+    /// Groups `points` into `width` columns. `taken`, the number of all samples so far, keeps samples in the same group as time
     /// passes.
     pub(crate) fn new(points: impl Iterator<Item = &'a Point>, taken: usize, width: usize) -> Self {
         let points: Vec<&Point> = points.collect();

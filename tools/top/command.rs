@@ -75,7 +75,7 @@ impl Top {
     }
 }
 
-/// Takes two samples, which make a rate. Fails if the coordinator does not answer.
+/// Takes two samples, the minimum for a rate. Fails if the coordinator does not answer.
 fn twice(screen: &mut Screen, asker: &Poller) -> Result<(), Failure> {
     for _ in 0..2 {
         let (at, answer) = asker.answer()?;

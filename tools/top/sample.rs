@@ -83,7 +83,7 @@ pub(crate) struct Silence {
     pub(crate) why: String,
 }
 
-/// The coordinator was replaced by another process.
+/// A replacement of the coordinator by another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Succession {
     pub(crate) at: Timestamp,
@@ -132,7 +132,7 @@ impl Watched {
         self.taken += 1;
     }
 
-    /// The answer of `/v1/busiest` is in the status, under `busiest`.
+    /// Applies a status, which contains the answer of `/v1/busiest` under `busiest`.
     fn received(&mut self, at: Timestamp, mut status: Value) -> Point {
         let busiest = status.as_object_mut().and_then(|it| it.remove("busiest"));
         let family = status.as_object_mut().and_then(|it| it.remove("processes"));

@@ -36,7 +36,7 @@ pub(crate) enum Happening {
     Answer(Timestamp, Result<Value, Failure>),
     Key(Key),
     Resized,
-    /// A signal.
+    /// A signal that ends the program.
     Stop,
     /// A thread ended unexpectedly.
     Gone(&'static str),
@@ -333,8 +333,8 @@ fn key_of(key: KeyEvent) -> Option<Key> {
     }
 }
 
-/// Forwards signals that end the program. Signals are listened for when this returns, so that a signal after the terminal is
-/// taken over still restores it.
+/// Forwards signals that end the program. They are caught from the moment this returns, so a signal that arrives after the
+/// terminal was taken over still restores it.
 fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()

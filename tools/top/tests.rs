@@ -15,7 +15,7 @@ use sexton::clock::Timestamp;
 use std::path::Path;
 use std::time::Duration;
 
-/// Noon on a day, in milliseconds since 1970.
+/// Noon of some day, in milliseconds since 1970.
 pub(super) const NOON: u64 = 1_795_262_400_000;
 
 pub(super) const FULL: Abilities = Abilities {

@@ -18,11 +18,11 @@ pub(crate) struct Work {
     pub(crate) locks_all: u64,
     /// Leases with a running or upcoming pass.
     pub(crate) leases: Vec<Value>,
-    /// Whether there are more leases.
+    /// Whether there are more leases than these.
     pub(crate) leases_more: bool,
     /// Tasks that have not ended.
     pub(crate) tasks: Vec<Value>,
-    /// Whether there are more tasks.
+    /// Whether there are more tasks than these.
     pub(crate) tasks_more: bool,
     /// Whether the coordinator lists the busiest items.
     pub(crate) is_known: bool,

@@ -30,7 +30,7 @@ const TRIES_MAX: u32 = 1500;
 /// The interval of checks on a command whose time is up within a second.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs the command, for each job or for one job after another.
+/// Runs the command: once for each job, or kept running for one job after another.
 pub(super) struct Attempts {
     pub(super) jobs: Jobs,
     pub(super) asking: ClientOptions,
@@ -71,7 +71,7 @@ pub(super) struct Finished {
     ms: u64,
 }
 
-/// The remains of a command: its exit status and the end of its output.
+/// The result of a command: its exit status and the end of its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandResult {
     /// Its exit status, if it was not killed.
@@ -162,7 +162,7 @@ impl Attempts {
         self.settled(finished, told)
     }
 
-    /// Records a job after an attempt to report its result. `told` is whether the job is not tried again.
+    /// Records a job after an attempt to report its result. `told` is the outcome: whether the job is not tried again, or the error.
     pub(super) fn settled(&self, finished: Finished, told: Result<bool, Failure>) -> JobResult {
         let Finished {
             claim,
@@ -207,7 +207,7 @@ impl Attempts {
         // End all of them before waiting for the first.
         let ids: Vec<String> = workers.into_iter().map(Worker::close).collect();
         for id in ids {
-            // It has no claimed job: if it cannot be ended now, it ends with the tree of this process.
+            // The worker has no claimed job: if it cannot be ended now, it ends with the tree of this process.
             drop(self.wait_or_end(&id, self.bounds.grace));
         }
     }
@@ -224,7 +224,7 @@ impl Attempts {
         }
     }
 
-    /// Launches the command with the given streams. Returns its record, and the failure if it cannot be run at all.
+    /// Launches the command with the given streams. Returns the id of its record, or the failure if it cannot be run at all.
     pub(super) fn launch(
         &self,
         streams: &[BorrowedFd<'_>; 3],
@@ -277,7 +277,7 @@ impl Attempts {
 
     /// Stops a command with everything it started, without waiting.
     pub(super) fn stop(&self, id: &str) {
-        // It may have ended.
+        // The command may already have ended.
         drop(self.stop_within(id, self.bounds.grace));
     }
 
@@ -366,7 +366,7 @@ impl Attempts {
 
     /// Stops a command with everything it started, retrying if necessary. Returns its record once none of its processes is left.
     pub(super) fn end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
-        // It may end by itself meanwhile, which leaves nothing to stop.
+        // The command may end by itself meanwhile, which leaves nothing to stop.
         for _ in 0..TRIES_MAX {
             let told = self.stop_within(id, grace);
             let record = self.wait(id, Some(u64::from(told.is_err())))?;
@@ -449,7 +449,7 @@ impl Attempts {
 }
 
 impl CommandResult {
-    /// Collects what is left of the command of this record.
+    /// Collects the result of the command with this record.
     pub(super) fn of(record: &Value, output: Vec<u8>) -> Self {
         let exit = record.pointer("/code").and_then(Value::as_u64);
         let exit = exit.and_then(|code| u8::try_from(code).ok());

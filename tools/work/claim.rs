@@ -42,7 +42,7 @@ pub(super) enum ClaimAnswer {
     ReadOnly,
 }
 
-/// Whether a finished job could be ended, and the answer to the request for another; `None` if that is unknown.
+/// Whether a finished job could be ended, and the answer to the request for another; `None` if the answer is unknown.
 pub(super) type Exchanged = (Result<(), Failure>, Option<ClaimAnswer>);
 
 /// Identifies a claim, by the job's id and the claim's token.
@@ -91,7 +91,7 @@ impl Jobs {
     }
 
     /// Reports jobs as done and claims as many new ones, retrying until the coordinator answers. Returns for each job whether its
-    /// claim was still valid, and the answer to the request for another; `None` if that is unknown.
+    /// claim was still valid, and the answer to the request for another; `None` if the answer is unknown.
     pub(super) fn exchange(&self, done: &[Key]) -> Vec<Exchanged> {
         let exchanged = || {
             let keys = done.iter();

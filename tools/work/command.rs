@@ -249,7 +249,7 @@ impl Work {
             ("type", "orchestrator".into()),
             ("parent", self.parent.clone().into()),
         ]);
-        // Standing workers begin beside the coordinator, which may not listen yet.
+        // Standing workers start together with the coordinator, which might not be listening yet.
         let patience = if self.wait {
             RETURN_MAX
         } else {

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// The maximum number of jobs per request.
 const JOBS_MAX: usize = 100;
 
-/// The maximum number of requests in flight. A single one did four fifths of the jobs per second with four workers on two processors.
+/// The maximum number of requests in flight. With only one, four workers on two processors did four fifths of the jobs per second.
 const REQUESTS_MAX: usize = 4;
 
 /// The finished jobs of all workers, on their way to the coordinator.
@@ -52,7 +52,7 @@ impl Exchange {
                 state.waiting -= 1;
                 continue;
             };
-            // Its own job is in the request that a worker makes: it never waits for an answer to others.
+            // A worker's request always contains its own job, so the worker never waits for an answer about other jobs only.
             state.done.swap(0, own);
             state.requests += 1;
             let later = state.done.len().min(JOBS_MAX);

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// The maximum length of a line of a worker, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The room for each read: most lines are shorter.
+/// The size of the buffer for each read, in bytes. Most lines are shorter.
 const READ_BYTES: usize = 1 << 10;
 
 /// How often to check on a worker without a time limit.

@@ -47,7 +47,7 @@ pub(super) enum Report {
     },
     /// The job is still being worked on.
     Touch {},
-    /// When the command has ended, the job has failed.
+    /// The job counts as failed once the command has ended.
     Fail {
         error: String,
         retry_after_ms: Option<u64>,
@@ -82,7 +82,7 @@ struct Live {
 /// The attempts in progress, by their secrets.
 pub(super) struct Reports {
     address: String,
-    /// A number that nobody can guess, from which names are made for attempts that have no secret.
+    /// An unguessable number, from which names are derived for attempts whose commands get no secret.
     hidden: u128,
     target: Target,
     live: Mutex<HashMap<String, Live>>,
@@ -122,7 +122,7 @@ impl Reports {
         listening.map(|_| reports).map_err(failed)
     }
 
-    /// Registers an attempt and returns its secret. If its command `is_told` no secret, this only names it.
+    /// Registers an attempt and returns its secret. If its command is not told the secret, this only names the attempt.
     pub(super) fn begin(&self, claim: &Claim, is_told: bool) -> Result<String, Failure> {
         let secret = if is_told {
             chance()?

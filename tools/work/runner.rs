@@ -20,7 +20,7 @@ const WAIT_MAX: u64 = 3600;
 /// How soon a waiting run tries again when the coordinator gives out no jobs.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a reading of this process' memory is used before it is read again.
+/// How long a reading of this process's memory is used before the memory is read again.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Signals after which no more jobs are claimed: INT, TERM, and URG, which processes ignore by default. So URG can be sent to
@@ -60,7 +60,7 @@ struct State {
     busy: u32,
     /// Whether the run has stopped claiming jobs.
     is_stopping: bool,
-    /// The last reading of this process' memory in bytes, and its time since the run began.
+    /// The last reading of this process's memory in bytes, and its time since the run began.
     memory: Option<(u64, Duration)>,
     tally: Tally,
     failure: Option<Failure>,

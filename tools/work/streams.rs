@@ -113,7 +113,7 @@ impl Shared {
             .map(drop)
     }
 
-    /// Copies until the end of the stream or until there was too much output. Then the stream is closed, and its writers get
+    /// Copies until the end of the stream, or until there was too much output: the stream is then closed, and its writers get
     /// SIGPIPE.
     fn read(&self, mut reader: PipeReader, stream: Stream) {
         let mut bytes = [0; 8192];

@@ -36,7 +36,7 @@ pub(super) fn signal_own(with: Signal) -> io::Result<()> {
 }
 
 /// Kills the processes of an attempt whose keeping process has exited, and returns how many there were. After an error, there may
-/// still be processes.
+/// still be live ones.
 pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
     let wanted = format!("{NAME}={attempt}");

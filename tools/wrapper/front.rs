@@ -156,7 +156,7 @@ fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io
     to.write_all(line(first).as_bytes())?;
     pipe::begin("input", move || {
         let mut input = input;
-        // No matter how it ends, the other side must notice.
+        // However this direction ends, the other side must notice.
         drop(copy(&mut input, &mut to));
         drop(to.shutdown(std::net::Shutdown::Both));
     });

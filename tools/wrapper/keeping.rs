@@ -101,7 +101,7 @@ impl Keep {
                 "wrapper: expected an attempt on standard input",
             ));
         };
-        // The parent ends when the connection does.
+        // Leave the session of the parent, which ends when the connection does.
         let _leader = setsid();
         // As a subreaper, it inherits orphans of the command, so it knows when no process is left.
         let own = Some(rustix::process::getpid());

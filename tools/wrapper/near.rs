@@ -95,7 +95,7 @@ struct Waiting<'a> {
     events: Sender<Event>,
     link: Option<Link>,
     links: u64,
-    /// Whether it may have begun there.
+    /// Whether the attempt may have begun on the other machine.
     begun: bool,
     stops: bool,
     /// The number of bytes received of each stream.

@@ -120,7 +120,7 @@ impl Place {
         }
     }
 
-    /// Returns whether it was created before the last boot.
+    /// Returns whether the directory was created before the last boot.
     pub(super) fn is_of_another_boot(&self) -> bool {
         let its = fs::read_to_string(self.dir.join("boot"));
         its.map_or(true, |its| its != host::boot().to_string())

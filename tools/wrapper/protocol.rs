@@ -82,7 +82,7 @@ pub(super) enum Order {
         nth: u64,
         line: String,
     },
-    /// The end is known: the far end may forget the attempt.
+    /// The near end knows how the attempt ended: the far end may forget it.
     Acknowledge,
 }
 

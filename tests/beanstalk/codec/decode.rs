@@ -39,7 +39,7 @@ fn where_the_bytes_are_cut_makes_no_difference() {
     }
 }
 
-/// The parts of random streams: an example of everything that has a meaning somewhere.
+/// The pieces of random streams: an example of everything that means something in some position.
 const PIECES: &[&[u8]] = &[
     b"put 0 0 1 5\r\nhello\r\n",
     b"put 0 0 1 5\r\n",
@@ -86,7 +86,7 @@ proptest! {
         }
         prop_assert_eq!(&client.outcomes, &whole.outcomes);
         prop_assert_eq!(&client.bodies, &whole.bodies);
-        // Less than a line, and no more of a body than has arrived, rounded up to the first step.
+        // Less than a line is held, and no more of a body than has arrived, rounded up to the buffer's first step.
         prop_assert!(client.held_bytes_max < LINE_BYTES_MAX + 4096);
     }
 }
@@ -176,7 +176,7 @@ fn a_body_that_is_let_go_of_is_swallowed_to_its_end() {
     }
 }
 
-/// No 4 GiB are needed for this: the size is the largest that a line can have.
+/// The limit is a parameter of the decoder, so this needs no large bodies.
 #[test]
 fn the_size_limit_is_the_decoders_and_to_the_byte() {
     for (limit, size, fits) in [(0, 0, true), (0, 1, false), (10, 10, true), (10, 11, false)] {

@@ -232,7 +232,7 @@ fn the_servers_statistics_have_their_keys_in_order() {
     );
 }
 
-/// The words are ordered by their numbers.
+/// The commands are in the order of their numbers.
 #[test]
 fn each_command_is_counted_under_its_own_key() {
     for (counted, key) in [

@@ -1,4 +1,4 @@
-//! Sends the same bytes to beanstalkd itself. What only the queues can decide is ignored: the comparison is about which
+//! Sends the same bytes to beanstalkd itself. Replies that depend on the queues are ignored: the comparison is about which
 //! commands are refused, with which word, and which bytes are skipped.
 
 use crate::beanstalkd::Server;
@@ -19,7 +19,7 @@ struct Beanstalkd {
 }
 
 impl Beanstalkd {
-    /// Starts it, or reports that this is skipped.
+    /// Starts beanstalkd; reports what is skipped and returns `None` if that is impossible.
     fn start() -> Option<Self> {
         let (server, version) = match Server::beanstalkd() {
             Ok(started) => started,
@@ -40,14 +40,14 @@ impl Beanstalkd {
         Some(Self { server, since_13 })
     }
 
-    /// All replies to these bytes.
+    /// Sends these bytes, and returns all replies.
     fn say(&self, input: &[u8]) -> Vec<u8> {
         let mut client = self.server.connect();
         let mut writer = client
             .stream()
             .try_clone()
             .expect("a second handle can be opened");
-        // It stops reading while its replies are not read.
+        // beanstalkd stops reading while its replies are unread.
         std::thread::scope(|threads| {
             let writing = threads.spawn(move || -> std::io::Result<()> {
                 writer.write_all(input)?;
@@ -63,14 +63,14 @@ impl Beanstalkd {
     }
 }
 
-/// The second number of a version that begins with 1.
+/// Returns the minor number of a version 1.x.
 fn minor(version: &str) -> Option<u32> {
     let (_, numbers) = version.split_once(" 1.")?;
     let digits = numbers.split(|it: char| !it.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 
-/// The word of each refusal, and "accepted" for each other reply.
+/// Returns the word of each refusal, and "accepted" for each other reply.
 fn verdicts(mut replies: &[u8]) -> Vec<String> {
     let mut verdicts = Vec::new();
     while !replies.is_empty() {
@@ -122,7 +122,7 @@ fn beanstalkd_says_what_the_table_says() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The parts of random sequences. No commands that wait, and no CR except before LF: the table has both.
+/// The parts of random sequences. No commands that wait, and no CR except before LF: the table covers both.
 const PIECES: &[&[u8]] = &[
     b"put 0 0 1 5\r\nhello\r\n",
     b"put 0 0 1 5\r\nhello world\r\n",
@@ -172,7 +172,7 @@ fn random_sequences_come_to_the_same() {
     for seed in 0..1000 {
         let mut chance = Chance::new(seed);
         let mut input = Vec::new();
-        // Lines stay well below 224 bytes; the table has rows about that.
+        // Lines stay well below 224 bytes; the table covers that limit.
         while input.len() < 150 {
             let piece = chance.below(u64::try_from(PIECES.len()).expect("a small number"));
             let piece = usize::try_from(piece).expect("a small number");
@@ -192,7 +192,7 @@ fn random_sequences_come_to_the_same() {
     }
 }
 
-/// Intentional differences: each of these makes a client of beanstalkd wait.
+/// Intentional differences: each of these inputs makes a client of beanstalkd wait.
 #[test]
 fn beanstalkd_still_waits_where_the_table_says_so() {
     let Some(beanstalkd) = Beanstalkd::start() else {

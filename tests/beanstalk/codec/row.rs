@@ -2,7 +2,7 @@
 
 use sexton::protocols::beanstalk::{Command, Decoder, Reply};
 
-/// A larger body is refused: beanstalkd's own default.
+/// The maximum size of a body, in bytes: beanstalkd's own default.
 pub(crate) const JOB_BYTES_MAX: u32 = 65_535;
 
 /// One row of the table.
@@ -56,7 +56,7 @@ impl Row {
     }
 }
 
-/// Escapes into bytes, `{x*3}` into `xxx`.
+/// Expands escapes to bytes, and `{x*3}` to `xxx`.
 fn expand(mut text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     while !text.is_empty() {
@@ -97,7 +97,7 @@ fn unit(text: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// The results of one connection's bytes, in the parts in which they arrive.
+/// The results of one connection's bytes, which arrive in parts.
 pub(crate) struct Client {
     decoder: Decoder,
     /// Bytes that the decoder has not taken.
@@ -105,7 +105,7 @@ pub(crate) struct Client {
     pub(crate) outcomes: Vec<String>,
     /// The body of each job.
     pub(crate) bodies: Vec<Vec<u8>>,
-    /// The maximum memory that was held between two parts.
+    /// The maximum memory that was held between two parts, in bytes.
     pub(crate) held_bytes_max: usize,
 }
 
@@ -160,7 +160,7 @@ fn outcome(command: &Command<'_>) -> String {
     command.to_string()
 }
 
-/// The words of refusals. Everything else depends on the queues.
+/// Returns whether an outcome is a refusal. Other outcomes depend on the queues.
 pub(crate) fn is_refusal(outcome: &str) -> bool {
     matches!(
         outcome,

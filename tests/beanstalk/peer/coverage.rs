@@ -1,4 +1,4 @@
-//! Counts of what the sequences exercised: a comparison without any occurrence of a case proves nothing about it.
+//! Counts of what the sequences exercised: a comparison proves nothing about a case that never occurred.
 
 use std::fmt;
 use std::iter::Sum;

@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use step::Step;
 
-/// Steps of a sequence, few enough that no span of a second ends meanwhile.
+/// The number of steps in a sequence: few enough that no span of a second ends during it.
 const STEPS: u64 = 80;
 
-/// Steps after each pause of a sequence in which spans do end, and the number of pauses.
+/// The number of steps after each pause, in a sequence in which spans end, and the number of pauses.
 const STEPS_OF_A_BEAT: u64 = 15;
 const BEATS: u64 = 5;
 
-/// A setting for the caller of the tests.
+/// Reads a number that the caller of the tests may set; `None` if it is not set.
 #[expect(
     clippy::disallowed_methods,
     reason = "the caller of the tests sets the number"
@@ -44,7 +44,7 @@ fn seeds(usual: u64) -> Vec<u64> {
     }
 }
 
-/// Whether beanstalkd is installed; reports if not.
+/// Returns whether beanstalkd is installed, and reports it if not.
 #[expect(clippy::print_stdout, reason = "skipped tests are reported")]
 fn is_there() -> bool {
     match beanstalkd::Server::beanstalkd() {
@@ -59,10 +59,10 @@ fn is_there() -> bool {
     }
 }
 
-/// How often a sequence is started again that was aborted because the machine was busy and spans ended meanwhile.
+/// How often a sequence is restarted after it was aborted because the machine was busy and spans ended meanwhile.
 const TRIES: u32 = 20;
 
-/// Runs sequences on a few threads, each until it ends in time, and adds up their coverage. `run` returns `None` for a
+/// Runs sequences on a few threads, each again until it ends in time, and adds up their coverage. `run` returns `None` for a
 /// sequence that was too late.
 #[expect(clippy::print_stdout, reason = "figures are printed")]
 fn compare(
@@ -133,7 +133,7 @@ fn take_all(pair: &mut Pair, steps: impl IntoIterator<Item = Step>) -> Verdict {
     }
 }
 
-/// Makes two connections wait for the same tube, if available, in either order: at random this rarely happens.
+/// Makes two connections, if there are two, wait for the same tube, in either order: this rarely happens at random.
 fn wait_in_line(pair: &mut Pair, chance: &mut Chance, mut two: [usize; 2]) -> Verdict {
     if chance.below(2) == 0 {
         two.reverse();
@@ -163,7 +163,7 @@ fn compare_with_pauses(seeds: &[u64], spans: Spans) -> Coverage {
     compare(seeds, threads, |seed| with_pauses(seed, spans, first))
 }
 
-/// Runs one of them. The first one could begin at `first`.
+/// Runs one of these sequences. `first` is when the first of them could begin.
 fn with_pauses(seed: u64, spans: Spans, first: Instant) -> Option<Coverage> {
     let mut chance = Chance::new(seed);
     let connections = 1 + chance.below(4);

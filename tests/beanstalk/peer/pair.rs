@@ -14,19 +14,19 @@ use std::time::{Duration, Instant};
 /// No span, and no last second of one, ends within this time.
 const BEFORE_ANY_SPAN: Duration = Duration::from_millis(800);
 
-/// Pauses are such that spans of whole seconds that begin in one beat end between beats: no other multiple of seconds after
-/// a beat is nearer to one than this.
+/// Beats are spaced so that spans of whole seconds that begin in one beat end between others: no whole number of seconds after
+/// a beat falls within this time of another beat.
 const BEFORE_THE_NEXT_SPAN: Duration = Duration::from_millis(100);
 const BEAT: Duration = Duration::from_millis(1_370);
 
-/// Concurrent sequences with pauses. Each has its own part of a beat: if all continued at the same time, they would delay
-/// each other.
+/// The number of concurrent sequences with pauses. Each has its own part of a beat: if all continued at the same time, they
+/// would delay each other.
 pub(crate) const SIDE_BY_SIDE: u32 = 16;
 
 /// Which spans end during a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spans {
-    /// None.
+    /// None ends.
     Last,
     /// Delays, pauses, and waits with a timeout.
     End,
@@ -53,9 +53,9 @@ pub(crate) struct Pair {
     waiting: BTreeSet<usize>,
     /// The tubes that each connection watches.
     watching: Vec<BTreeSet<String>>,
-    /// Jobs that are claimed, on both sides.
+    /// The number of claimed jobs, on both sides.
     claimed: usize,
-    /// Tubes that a reserve may have been served from: see [`Pair::may_wait`].
+    /// Tubes from which a reserve may have been served: see [`Pair::may_wait`].
     served: BTreeSet<String>,
     began: Instant,
     beat: Instant,
@@ -79,8 +79,8 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// sexton measures time in milliseconds: of delays that end in the same one, the older job's ends first, whichever
-/// began first.
+/// Sleeps for a millisecond, sexton's unit of time: of delays that end in the same millisecond, the one of the older job
+/// counts as the first, whichever began first.
 #[expect(
     clippy::disallowed_methods,
     reason = "another process is observed, in real time"
@@ -89,7 +89,7 @@ fn tick() {
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// The tubes that a new connection watches.
+/// Returns the tubes that a new connection watches.
 fn default_tube() -> BTreeSet<String> {
     BTreeSet::from(["default".to_owned()])
 }
@@ -110,7 +110,7 @@ impl Side {
         side
     }
 
-    /// A number of the statistics.
+    /// Returns a number from the statistics.
     fn count(&mut self, key: &str) -> usize {
         let stats = self.observer.ask("stats");
         let line = stats.lines().find_map(|line| line.strip_prefix(key));
@@ -138,11 +138,11 @@ impl Side {
         self.settle_connections();
     }
 
-    /// The replies to waiting connections, read until the server reports that only those wait that got none.
+    /// Reads the replies to waiting connections, until exactly those without a reply wait according to the server.
     fn replies_or_waits(&mut self, waiting: &mut BTreeSet<usize>) -> Vec<(usize, Vec<u8>)> {
         let mut replies = Vec::new();
         until("each is answered, or waits", || {
-            // In this order: a connection that no longer waits is being answered.
+            // The count is read first: a connection that no longer waits is being answered.
             let waits = self.count("current-waiting");
             waiting.retain(|connection| match self.client(*connection).reply_so_far() {
                 Some(reply) => {
@@ -180,7 +180,7 @@ impl Side {
         (replies, waiting)
     }
 
-    /// The results of a step: replies by connection, and which still wait.
+    /// Takes a step; returns the replies by connection, and the connections that still wait.
     fn take(
         &mut self,
         step: &Step,
@@ -216,7 +216,7 @@ impl Side {
             }
             Step::AfterPause => return self.after_pause(waiting),
         }
-        // That may have served a waiting connection.
+        // The step may have served a waiting connection.
         replies.extend(self.replies_or_waits(&mut waiting));
         (replies, waiting)
     }
@@ -244,7 +244,7 @@ impl Pair {
         }
     }
 
-    /// Waits for this sequence's part of a beat, counted from when the first one could begin, and begins its beats there.
+    /// Waits for this sequence's part of a beat, counted from when the first sequence could begin, and begins its beats there.
     #[expect(
         clippy::disallowed_methods,
         reason = "another process is observed, in real time"
@@ -260,12 +260,12 @@ impl Pair {
         std::thread::sleep(self.began.saturating_duration_since(now()));
     }
 
-    /// The spans that end during the sequence.
+    /// Returns the spans that end during the sequence.
     pub(crate) fn spans(&self) -> Spans {
         self.spans
     }
 
-    /// The seconds of a delay or a pause, from the drawn ones. Spans of one length that begin in the same beat end within
+    /// Returns the seconds of a delay or a pause, from a random number. Spans of one length that begin in the same beat end within
     /// milliseconds of each other, and whether a wait ends before a job is ready would depend on the scheduler. So
     /// where spans end, timeouts of waits have another length; where reservations expire, there are no other spans.
     pub(crate) fn seconds(&self, chosen: u64) -> u64 {
@@ -276,7 +276,7 @@ impl Pair {
         }
     }
 
-    /// The seconds of a wait, in the same way.
+    /// Returns the timeout of a wait in seconds, for the same reason.
     pub(crate) fn patience_s(&self, chosen: u64) -> u64 {
         match self.spans {
             Spans::Last | Spans::Reservations => chosen,
@@ -284,7 +284,7 @@ impl Pair {
         }
     }
 
-    /// What the sequence exercised.
+    /// Returns the counts of what the sequence exercised.
     pub(crate) fn coverage(mut self) -> Coverage {
         self.coverage.expired = self.ours.count("job-timeouts") as u64;
         self.coverage
@@ -306,8 +306,8 @@ impl Pair {
         !self.waiting.is_empty()
     }
 
-    /// Whether this connection may wait beside those that do. Of two that wait for one tube, sexton serves the first.
-    /// beanstalkd does so too if no reserve has been served from that tube before, and not in general otherwise.
+    /// Returns whether this connection may wait beside those that do. Of two that wait for one tube, sexton serves the first.
+    /// beanstalkd is certain to do so only if no reserve has been served from that tube before.
     pub(crate) fn may_wait(&self, connection: usize) -> bool {
         // beanstalkd may expire several reservations in another order when they end at about the same time.
         if self.spans == Spans::Reservations && self.claimed > 1 {
@@ -321,18 +321,18 @@ impl Pair {
         })
     }
 
-    /// Whether a connection may reserve: for the same reason, at most one job is reserved while another connection waits.
+    /// Returns whether a connection may reserve: for the same reason, at most one job is reserved while another connection waits.
     pub(crate) fn may_reserve(&self, is_alone: bool) -> bool {
         let may_expire = self.spans == Spans::Reservations;
         !may_expire || is_alone && (self.waiting.is_empty() || self.claimed == 0)
     }
 
-    /// The tubes that a connection watches.
+    /// Returns the tubes that a connection watches.
     fn tubes(&self, connection: usize) -> &BTreeSet<String> {
         self.watching.get(connection).expect("there is this one")
     }
 
-    /// How many connections wait for a job of this tube.
+    /// Returns how many connections wait for a job of this tube.
     fn line(&self, tube: &str) -> usize {
         let waiting = self.waiting.iter();
         waiting
@@ -340,13 +340,13 @@ impl Pair {
             .count()
     }
 
-    /// How many tubes have two waiting connections.
+    /// Returns how many tubes have two waiting connections.
     fn pairs(&self) -> usize {
         let tubes = TUBES.iter();
         tubes.filter(|tube| self.line(tube) > 1).count()
     }
 
-    /// Whether several jobs may become ready at the same time for a waiting connection if this connection ends.
+    /// Returns whether several jobs may become ready at the same time for a waiting connection if this connection ends.
     pub(crate) fn may_give_back_several(&self, connection: usize) -> bool {
         self.claimed > 1 && self.waiting.iter().any(|waiting| *waiting != connection)
     }
@@ -361,7 +361,7 @@ impl Pair {
         };
     }
 
-    /// Notes which connections a step has given jobs, and the tubes that these may be of; to be called before `waiting` and
+    /// Notes which connections a step has given jobs, and the tubes that the jobs may come from; to be called before `waiting` and
     /// `watching` change. Returns whether there are any.
     fn note_served(&mut self, step: &Step, replies: &[(usize, Vec<u8>)]) -> bool {
         let pairs = self.pairs() as u64;
@@ -389,7 +389,7 @@ impl Pair {
         is_any
     }
 
-    /// Notes how a step changes the tubes that its connection watches. Returns all that it watched at any time during it.
+    /// Notes how a step changes the tubes that its connection watches. Returns all tubes that it watched at any time meanwhile.
     fn note(&mut self, step: &Step) -> BTreeSet<String> {
         let (connection, said) = match step {
             Step::Say {
@@ -419,7 +419,7 @@ impl Pair {
         watched
     }
 
-    /// About the number of the newest job.
+    /// Returns an estimate of the next job id.
     pub(crate) fn next_id(&self) -> u64 {
         let inserted = self
             .transcript
@@ -428,8 +428,8 @@ impl Pair {
         inserted.count() as u64 + 1
     }
 
-    /// Takes a step on both sides, and compares what they say. If they differ although no span can have ended on one
-    /// side alone, the test fails, with everything that was said so far.
+    /// Takes a step on both sides, and compares the replies. If they differ although no span can have ended on one
+    /// side alone, the test fails with the whole transcript.
     pub(crate) fn take(&mut self, step: &Step) -> Verdict {
         self.transcript
             .push(format!("{step:?}").chars().take(200).collect());
@@ -490,7 +490,7 @@ impl Pair {
         Verdict::Same
     }
 
-    /// Whether spans may have ended since the sequence, or its last beat, began.
+    /// Returns whether spans may have ended since the sequence, or its last beat, began.
     fn is_late(&self) -> bool {
         let patience = match self.spans {
             Spans::Last => BEFORE_ANY_SPAN,
@@ -499,7 +499,7 @@ impl Pair {
         now().duration_since(self.beat) > patience
     }
 
-    /// Waits for a beat: the first is the beginning.
+    /// Waits for a beat; beat 0 is the beginning.
     #[expect(
         clippy::disallowed_methods,
         reason = "another process is looked at, whose time is that of the machine"
@@ -509,7 +509,7 @@ impl Pair {
         let at = self.began + BEAT * beat;
         std::thread::sleep(at.saturating_duration_since(now()));
         self.beat = at;
-        // Who waited may have been served, or have lost patience.
+        // Waiting connections may have been served, or have timed out.
         self.take(&Step::AfterPause)
     }
 }

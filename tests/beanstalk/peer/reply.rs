@@ -16,7 +16,7 @@ const OWN: &[&str] = &[
     "cmd-stats",
 ];
 
-/// Seconds that may have begun on one side only.
+/// Statistics in seconds, of which one may have begun on one side only.
 const SECONDS: &[&str] = &["age", "time-left", "pause-time-left"];
 
 /// A reply in comparable form.
@@ -26,7 +26,7 @@ pub(crate) enum Masked {
     Plain(String),
     /// A list, in any order.
     List(Vec<String>),
-    /// A map, without the seconds.
+    /// A map, and its statistics in seconds.
     Map(BTreeMap<String, String>, BTreeMap<String, i64>),
 }
 
@@ -53,7 +53,7 @@ impl Masked {
             let Some((key, value)) = line.split_once(": ") else {
                 return plain();
             };
-            // A job's id has the same key as the server's id, and is something else.
+            // The id of a job has the same key as that of the server, but is compared.
             let is_own = OWN.contains(&key) && !(key == "id" && value.len() < 16);
             if SECONDS.contains(&key) {
                 seconds.insert(key.to_owned(), value.parse().unwrap_or(-1));
@@ -66,7 +66,7 @@ impl Masked {
         Self::Map(map, seconds)
     }
 
-    /// The differing parts: of a map, only these.
+    /// Returns the parts that differ: of a map, only the differing entries.
     pub(crate) fn beside(&self, other: &Self) -> String {
         match (self, other) {
             (Self::Map(ours, our_seconds), Self::Map(theirs, their_seconds)) => {
@@ -86,7 +86,7 @@ impl Masked {
         }
     }
 
-    /// Whether both mean the same.
+    /// Returns whether both mean the same.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Map(ours, our_seconds), Self::Map(theirs, their_seconds)) => {

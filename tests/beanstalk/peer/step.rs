@@ -8,11 +8,11 @@ use crate::peer::pair::{Pair, Spans};
 pub(crate) enum Step {
     /// These bytes are sent, and this many replies are expected.
     Say {
-        /// The connection.
+        /// The connection that sends them.
         connection: usize,
-        /// The bytes.
+        /// The commands, with their bodies.
         bytes: Vec<u8>,
-        /// The expected replies, if none of them has to wait.
+        /// The number of expected replies, if none of them has to wait.
         replies: usize,
     },
     /// The connection is closed, and another one opened in its place.
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Step {
 
 pub(crate) const TUBES: &[&str] = &["default", "a", "b", "c-1"];
 
-/// Tubes that always exist. For others, beanstalkd forgets a pause with the tube, and sexton keeps it.
+/// Tubes that always exist. Other tubes are removed: beanstalkd forgets their pause, and sexton keeps it.
 pub(crate) const LASTING: &[&str] = &["default", "a"];
 
 impl Step {
@@ -233,7 +233,7 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
         "nothing of the kind",
     ];
     let odd = pick(chance, ODD).unwrap_or("");
-    // Before 1.13 it was parsed less strictly.
+    // Before 1.13, this command was parsed less strictly.
     let is_new = odd.starts_with("reserve-with-timeout ");
     if is_new && !since_13 { "" } else { odd }
 }
@@ -259,7 +259,7 @@ fn command(chance: &mut Chance, pair: &Pair, (is_alone, may_wait): (bool, bool))
         30 => "peek-ready".to_owned(),
         31 => "peek-delayed".to_owned(),
         32 => "peek-buried".to_owned(),
-        // The same holds for several jobs that are kicked.
+        // Several jobs that are kicked while a client waits would also be given out in a different order.
         33 if pair.is_anybody_waiting() => format!("kick {}", chance.below(2)),
         33 => format!("kick {}", chance.below(4)),
         34 => format!("kick-job {}", id(chance, next)),

@@ -16,7 +16,7 @@ struct Dialogue {
     name: &'static str,
     /// beanstalkd does not support it.
     is_extension: bool,
-    /// The connection, the action, and the text, with the line number.
+    /// The line number, the connection, the action and the text.
     lines: Vec<(usize, &'static str, char, &'static str)>,
 }
 
@@ -44,12 +44,12 @@ fn dialogues() -> Vec<Dialogue> {
     dialogues
 }
 
-/// `\r\n` is written `|`, and a zero byte `\0`.
+/// Converts `|` to `\r\n`, and `\0` to a zero byte.
 fn bytes(words: &str) -> Vec<u8> {
     words.replace('|', "\r\n").replace("\\0", "\0").into_bytes()
 }
 
-/// The beginning of a reply, up to `...`; quotes are not interpreted.
+/// Returns whether a reply is as written, up to a final `...`; quotes are ignored.
 fn is_so(reply: &[u8], words: &str) -> bool {
     let reply = String::from_utf8_lossy(reply).replace('"', "");
     let reply = reply.trim_end_matches("\r\n").replace("\r\n", "|");
@@ -113,7 +113,7 @@ fn dialogues_are_held_as_written() {
     }
 }
 
-/// beanstalkd 1.12 sometimes does not expire a claim: one in four, of a connection that is silent while another waits. So a
+/// beanstalkd 1.12 does not expire about one in four claims of connections that are silent while another waits. So a
 /// dialogue without an answer is repeated.
 #[test]
 fn beanstalkd_holds_them_too() {

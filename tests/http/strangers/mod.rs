@@ -30,7 +30,7 @@ impl Served {
     }
 }
 
-/// The path of a third-party program, if it is installed.
+/// Returns the path of a third-party program, if it is installed.
 fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|place| place.join(program));
@@ -41,7 +41,7 @@ fn installed(program: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs it in a directory of its own; fails with its output if it fails.
+/// Runs a program in a directory of its own; panics with its output if it fails.
 fn run(served: &Served, mut command: Command) -> String {
     forget_environment(&mut command);
     command.current_dir(served.files.path());
@@ -52,7 +52,7 @@ fn run(served: &Served, mut command: Command) -> String {
     out
 }
 
-/// Generates a client from the description, and returns a function that runs programs with it; none if the generator is not installed.
+/// Generates a client from the description; returns the Python that can import it, or `None` if the generator is not installed.
 fn client_of(served: &Served) -> Option<PathBuf> {
     let generator = installed("openapi-python-client")?;
     let mut generate = Command::new(&generator);
@@ -70,7 +70,7 @@ fn client_of(served: &Served) -> Option<PathBuf> {
     Some(generator.with_file_name("python"))
 }
 
-/// The output of a program that uses the client.
+/// Returns the output of a program that uses the client.
 fn said_by(program: &str, served: &Served, python: &Path) -> String {
     let mut command = Command::new(python);
     let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/strangers");

@@ -21,7 +21,7 @@ fn stats(node: &Node) -> Stats {
     door.stats(0, 0)
 }
 
-/// The single byte of a refusal, and the end.
+/// Asserts that a connection gets the single byte of a refusal, and ends.
 fn refused(address: SocketAddr) {
     let mut client = Client::dial(address).expect("it listens");
     assert_eq!(client.receive_all().expect("a clean end"), [0]);

@@ -44,7 +44,7 @@ impl Server {
     }
 }
 
-/// One server without files, one with.
+/// Starts one server without files, and one with files.
 fn servers() -> [Server; 2] {
     let files = tempfile::tempdir().expect("a temporary directory");
     [Server::open(None), Server::open(Some(files))]
@@ -62,7 +62,7 @@ fn one_by_one(client: &mut Client, vectors: &[Vector]) {
     }
 }
 
-/// Nothing is received except the expected answer.
+/// Asserts that nothing is received except the expected answer.
 fn ends_silently(mut client: Client) {
     client.end().expect("connected");
     let rest = client.receive_all().expect("a clean end");

@@ -13,7 +13,7 @@ use sexton::persist::journal::Reader;
 use sexton::spine::recovery::Replica;
 use std::path::Path;
 
-/// The state of a lock of one key: its owner, and bob's position.
+/// Returns the state of a lock of one key: its owner, and bob's position.
 fn look(client: &mut Client, key: &str) -> (String, u16) {
     client
         .send(&lockserver::find_contender(key, "", "bob"))
@@ -48,7 +48,7 @@ fn follow(client: &mut Client, key: &str, story: &[(&str, u16)]) {
     });
 }
 
-/// The time in the journal from the newest entry that matches `from` to the first one after it that matches `to`.
+/// Returns the journal's entries about a key as text, each with the milliseconds since the first of them.
 fn spans(files: &Path, key: &str) -> Vec<(u64, String)> {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open(&disk).expect("the journal opens");
@@ -85,7 +85,7 @@ fn spans(files: &Path, key: &str) -> Vec<(u64, String)> {
     told
 }
 
-/// The journal's content about a key, and the minimum time between two of its entries.
+/// Asserts the journal's content about a key, and minimum times between two of its entries, in milliseconds.
 fn told(server: Server, key: &str, lines: &[&str], at_least: &[(usize, usize, u64)]) {
     let Server { node, files, .. } = server;
     node.stop().expect("a clean stop");
@@ -159,7 +159,7 @@ fn a_renewal_begins_the_time_again() {
         client.send(&[witness, alice].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 1]);
         follow(&mut client, "w", &[("witness", 0), ("", 0)]);
-        // On a machine that stalls for a second here she is already gone, and the rest proves nothing about her.
+        // If the machine stalls for a second here, alice is already gone, and the rest proves nothing about her.
         let renewed = client.renew("k", "", "alice").expect("an answer");
         follow(&mut client, "k", &[("alice", 0), ("", 0)]);
         if renewed {
@@ -184,7 +184,7 @@ fn no_time_at_all_is_an_attempt() {
     }
 }
 
-/// The time of the journal's last lock entry.
+/// Returns the time of the journal's last lock entry.
 fn promotion(files: &Path) -> Timestamp {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open(&disk).expect("the journal opens");

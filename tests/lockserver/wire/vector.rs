@@ -11,7 +11,7 @@ pub(crate) struct Vector {
     pub(crate) answer: Vec<u8>,
 }
 
-/// The vectors of a section, in order.
+/// Returns the vectors of a section, in order.
 pub(crate) fn section(wanted: &str) -> Vec<Vector> {
     let mut vectors = Vec::new();
     let mut within = false;
@@ -26,12 +26,12 @@ pub(crate) fn section(wanted: &str) -> Vec<Vector> {
     vectors
 }
 
-/// All commands in a row.
+/// Returns all commands in a row.
 pub(crate) fn commands(vectors: &[Vector]) -> Vec<u8> {
     vectors.iter().flat_map(|v| v.command.clone()).collect()
 }
 
-/// All answers in a row.
+/// Returns all answers in a row.
 pub(crate) fn answers(vectors: &[Vector]) -> Vec<u8> {
     vectors.iter().flat_map(|v| v.answer.clone()).collect()
 }
