@@ -216,7 +216,8 @@ fn a_terminal_shows_who_holds_the_lock_that_is_waited_for() {
     let mut waiting = command.stderr(theirs).spawn().expect("it runs");
     drop(command);
     let (mut seen, mut bytes) = (String::new(), [0; 1024]);
-    let line = format!("waiting for the lock, which {owner} holds since ");
+    let line = format!("waiting: held by {owner} since ");
+    let line: String = line.chars().take(79).collect();
     // When the last process closes the terminal, a read fails.
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen += &String::from_utf8_lossy(&bytes[..read]);
@@ -226,6 +227,10 @@ fn a_terminal_shows_who_holds_the_lock_that_is_waited_for() {
     }
     assert!(waiting.wait().expect("it is ours").success(), "{seen:?}");
     assert!(seen.contains(&line), "{line}: {seen:?}");
+    let widths = seen
+        .split('\r')
+        .map(|it| it.trim_end_matches("\x1b[K").chars().count());
+    assert!(widths.max() <= Some(79), "{seen:?}");
     assert!(seen.ends_with("\x1b[K"), "it is cleared: {seen:?}");
 }
 

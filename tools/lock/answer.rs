@@ -64,11 +64,16 @@ pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> 
     }
 }
 
+/// The maximum width of the line about a wait, in characters: that of a narrow terminal, less the cursor.
+const COLUMNS_MAX: usize = 79;
+
 /// Describes a wait for a lock: who holds it, and since when. `None` if nobody holds it any more.
 pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
     let (holder, since) = holder(target, lock)?;
     let since = since.map_or_else(String::new, |at| format!(" since {}", time(at)));
-    Some(format!("waiting for the lock, which {holder} holds{since}"))
+    // A line that wraps could not be rewritten in place.
+    let line = format!("waiting: held by {holder}{since}");
+    Some(line.chars().take(COLUMNS_MAX).collect())
 }
 
 /// Returns when the holder named by a refusal was granted the lock, or last renewed it; `None` if it no longer holds it.
