@@ -165,7 +165,7 @@ impl Model {
         self.find(id).is_some_and(|it| it.view.stop.is_some())
     }
 
-    /// Returns whether one of its processes is being stopped, which is not reversed.
+    /// Returns whether one of its processes is being stopped. A stop is never reversed.
     fn is_being_stopped(&self, it: &Served) -> bool {
         it.processes().any(|(_, id)| self.has_stop(id))
     }

@@ -142,7 +142,7 @@ proptest! {
         }
         bench.is_prompt = true;
         bench.configure(&configuration(bits));
-        // By then, every delay and every grace period has passed.
+        // Long enough for every delay and every grace period to pass.
         for _ in 0..3 {
             bench.wait_ms(40_000);
         }

@@ -107,7 +107,7 @@ impl Bench {
         reply
     }
 
-    /// Decides, and commits here and in the replica.
+    /// Decides a message, and commits it here and in the replica.
     pub(super) fn send(&mut self, message: &Message) -> Reply {
         let moment = Moment {
             seq: Seq(self.seq.0 + 1),
