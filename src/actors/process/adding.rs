@@ -19,7 +19,7 @@ pub(super) struct NewRecord<'a> {
     pub(super) kind: String,
     pub(super) profile: Profile,
     pub(super) parentage: &'a Parentage,
-    /// The process, if it is running already.
+    /// The identity of the process, if it is already running.
     pub(super) identity: Option<Identity>,
     /// The id, if the caller chose one; no other record has it.
     pub(super) id: Option<ProcessId>,
@@ -49,7 +49,7 @@ impl ProcessMachine {
         Ok(Outcome::Launched(Box::new(insertion)))
     }
 
-    /// Refuses a launch bound to a process that has ended, and one below a process that is being fenced, whose tree would otherwise never
+    /// Refuses a launch bound to a process that has ended, and a launch below a process being fenced, whose tree would otherwise never
     /// become empty.
     fn check_above(&self, parentage: &Parentage) -> Result<(), Refused> {
         let named = parentage.named.and_then(|id| self.state.find(id));
@@ -185,7 +185,8 @@ impl ProcessMachine {
     }
 
     /// Returns the records to remove to make room for `bytes` more: those that ended longest ago, except the new record's ancestors.
-    /// If limits were lowered and are far exceeded, each new record removes only part of the excess.
+    /// If limits were lowered and are far exceeded, each new record removes only part of the excess. Refuses the record if too few
+    /// others can be removed.
     fn evicted(&self, parent: Option<ProcessId>, bytes: u64) -> Result<Vec<Slot>, Refused> {
         let state = &self.state;
         let mut count = state.records.len() as u64 + 1;

@@ -9,7 +9,7 @@ use crate::ids::Seq;
 use crate::spine::machine::{Effects, Moment};
 
 impl Record {
-    /// Returns how the process ended, as reported to watchers. A process without an end has failed to start.
+    /// Returns how the process ended, as reported to watchers. A process that has no recorded end could not be started.
     pub(super) const fn exit(&self) -> Exit {
         match self.end {
             Some(End::Code(code)) => Exit::Code(code),

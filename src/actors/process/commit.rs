@@ -297,7 +297,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Completes the record of an ended process, unless its tree is still being waited for.
+    /// Completes the record of an ended process, unless the record still waits for its tree to end (`tree`).
     fn leave(&mut self, entry: Seq, (slot, tree): (Slot, bool), effects: &mut Effects<Self>) {
         if tree {
             return;
@@ -430,7 +430,7 @@ impl ProcessMachine {
             return;
         }
         let (id, identity) = known(record);
-        // The process ended by itself, and the end of its tree is awaited.
+        // Without a stop, the process ended by itself, and the end of its tree is awaited.
         let Some(stop) = record.rare.stop else {
             return act(effects, slot, record.made, Action::Await { id, identity });
         };
@@ -450,7 +450,7 @@ impl ProcessMachine {
         if !has_ended || tree {
             act(effects, slot, stop.asked, what);
         }
-        // The process itself has ended, so the rest of its tree is waited for.
+        // The process itself has ended, so only the end of its tree is still awaited.
         if has_ended && !(stop.killed && tree) {
             act(effects, slot, stop.asked, Action::Await { id, identity });
         }

@@ -120,7 +120,7 @@ impl ProcessMachine {
             let below = below.filter(|(at, it)| *at != slot && it.launched && it.is_live());
             let below: Vec<_> = below.filter_map(stop).collect();
             if !below.is_empty() {
-                // The record always shows that this request has changed something.
+                // If its own stop does not change, it is restated, so that the record shows that the request had an effect.
                 let restated = |before| Stop {
                     asked: asked.asked,
                     errno: None,
@@ -148,8 +148,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Stops a tree that was launched here. Other processes are not touched. An earlier stop is merged with
-    /// this one, and its cause becomes the fence.
+    /// Stops the processes of a tree that were launched here; others are not touched. An earlier stop is merged with
+    /// this one, and the fence becomes its cause.
     fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
         let below = self.state.below(id).into_iter();
         let launched = below.filter(|(_, it)| it.launched && it.is_live());
@@ -192,7 +192,7 @@ impl ProcessMachine {
         Ok(Outcome::Signalling { slot })
     }
 
-    /// Selects the oldest removable records.
+    /// Decides which of the oldest removable records are removed.
     fn prune(&self, before: Option<Date>, keep: u32, limit: u32) -> Outcome {
         let removable = &self.state.index.removable;
         let most = removable.len().saturating_sub(keep as usize);
@@ -271,8 +271,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns whether the tree of this process is to be stopped or watched but its start has not been reported. Without that report, the
-    /// tree cannot be identified. The port will repeat both reports, in order.
+    /// Returns whether the tree of this process is to be stopped or watched, but the start of the process has not been reported. Without
+    /// that report, the tree cannot be identified. The port will repeat both reports, in order.
     fn misses_start(&self, record: &Record) -> bool {
         let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
         record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
@@ -377,7 +377,7 @@ impl Stuck {
     }
 }
 
-/// Merges a second stop into the first. It may bring SIGKILL forward or extend the stop to the tree, but never the reverse. Returns
+/// Merges a second stop into the first. The second may bring SIGKILL forward or extend the stop to the tree, but never the reverse. Returns
 /// `None` if the second stop adds nothing.
 fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     let sooner = !before.killed && (asked.killed || asked.ends(epoch) < before.ends(epoch));
@@ -398,7 +398,7 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Returns whether a report that the tree is empty is new, and the end of the tree is awaited.
+/// Returns whether the end of the tree is awaited and has not been reported before.
 fn is_emptied(record: &Record) -> bool {
     let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
     let is_asked = is_stopped || record.end.is_some();

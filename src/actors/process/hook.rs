@@ -19,7 +19,7 @@ const KIND: &str = "binary";
 const LINE: &str = "line";
 
 impl Child {
-    /// Returns the immutable part of its record.
+    /// Returns the immutable part of the record of a process that a hook ran.
     fn profile(&self, hook: &Record) -> Profile {
         let dir = self.dir.clone();
         let spec = Spec {

@@ -19,7 +19,7 @@ pub(super) struct Index {
     identities: BTreeSet<(Mark, Slot)>,
     /// Records by parent, even if the parent's record was removed.
     pub(super) children: BTreeSet<(ProcessId, ProcessId)>,
-    /// Records by root, even if the root's record was removed. Roots are not among them: most records are roots, with nothing below.
+    /// Records by root, even if the root's record was removed. Roots themselves are left out: most records are roots without descendants.
     pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
     /// The numbers in use for each type.
     numbers: BTreeMap<String, BTreeSet<u64>>,

@@ -16,7 +16,7 @@ use std::ops::Bound;
 /// The maximum number of records visited for one answer.
 pub(super) const LOOKED_AT_MAX: usize = 4096;
 
-/// The same for a text search, which masks all words of each record and compares them ignoring case.
+/// The maximum for a text search, which masks all words of each record and compares them ignoring case.
 const SEARCHED_MAX: usize = LOOKED_AT_MAX / 8;
 
 /// The maximum number of ids listed for an ambiguous prefix.
@@ -387,7 +387,7 @@ fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
     Some((ProcessId(first), ProcessId(last)))
 }
 
-/// Lists the ids of one group, in the requested order.
+/// Lists the ids that are paired with `group` in the set, in the requested order.
 fn in_set(
     set: &BTreeSet<(ProcessId, ProcessId)>,
     group: ProcessId,
@@ -403,7 +403,7 @@ fn in_set(
     in_order(set.range(range).map(|(_, id)| *id), newest_first)
 }
 
-/// Inserts an id in its position, unless it precedes the cursor.
+/// Inserts an id at its position in the order, unless it is at or before the cursor.
 fn with(id: ProcessId, ids: Ids<'_>, (after, newest_first): (Option<ProcessId>, bool)) -> Ids<'_> {
     let is_next = move |id: ProcessId, other: ProcessId| {
         if newest_first { other < id } else { id < other }

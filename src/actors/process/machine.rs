@@ -30,7 +30,7 @@ pub struct ProcessMachine {
     pub(super) counted: Counted,
 }
 
-/// Counts since this machine was built, including the entries replayed then.
+/// Counts since this machine was built. Entries that were replayed to build it are included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     /// Launches requested.
@@ -184,7 +184,7 @@ impl Machine for ProcessMachine {
         }
     }
 
-    /// Looks up records by id: when a reply is repeated, another record may occupy the slot.
+    /// Looks up records by id: when a reply is repeated, the slot may belong to another record.
     fn reply(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Launched(insertion) => self.shown_in(insertion.id, Reply::Launched),
@@ -245,7 +245,7 @@ impl Machine for ProcessMachine {
         Self::cost_of(&asked)
     }
 
-    /// Reports from the port are facts, whether or not there is space, and messages that end a process are never refused.
+    /// Reports from the port are facts, so they are accepted even without space. Messages that end a process are never refused.
     fn weight(&self, message: &Message) -> Weight {
         match message {
             Message::Launch(_)

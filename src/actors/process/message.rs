@@ -83,7 +83,7 @@ pub enum Message {
         end: End,
         /// The wall-clock time of its end.
         at: Date,
-        /// The remains of the process.
+        /// What is recorded about the process at its end.
         left: Box<Remains>,
     },
     /// From the port: nothing of its tree is alive any more.
@@ -199,7 +199,7 @@ impl Notice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Child {
-    /// The line of the hook's output, from 1.
+    /// The number of the line in the hook's output, from 1.
     pub line: u32,
     /// Its program and arguments.
     pub argv: Vec<Bytes>,
@@ -298,7 +298,7 @@ impl Launching {
 /// An upsert: if a record with this id exists, nothing is launched and the answer is the same. The answer is `ToHolder::Launched` once the
 /// launch is accepted, whatever has happened to the process since. A refused launch is answered only by `Gone`, with `Exit::Failed`. A
 /// sender that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until then the record is not
-/// removed: the answer may have been lost, and the repeated request would launch a second process.
+/// removed: the answer may have been lost, and a repeated request would launch a second process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchAs {
     /// The actor that requests the launch.
@@ -429,7 +429,7 @@ pub enum Lost {
     KeeperGone,
     /// It was not a child of the keeper, and did not report its end.
     NotOurs,
-    /// It was launched, and no keeper knows of it.
+    /// It was launched, but no keeper knows of it.
     Unknown,
 }
 
@@ -445,7 +445,7 @@ impl Lost {
     }
 }
 
-/// The remains of a process that ended.
+/// What is recorded about a process when it ends: its output, usage and surviving processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remains {
@@ -493,7 +493,7 @@ impl Leak {
 /// A process that has another's output open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Its PID at that time.
+    /// Its PID when it was found.
     pub pid: u32,
     /// The name of its program.
     pub name: String,

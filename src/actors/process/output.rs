@@ -27,7 +27,7 @@ struct Stored {
 }
 
 impl Output {
-    /// How many bytes of the beginning, and of the end, a record keeps. Twice as many are a size class of allocators.
+    /// The maximum number of bytes kept of the beginning, and of the end. Twice this number is a size class of common allocators.
     pub const SHOWN_BYTES: usize = 112;
 
     /// Creates the output of `bytes` bytes with this beginning and end.

@@ -28,7 +28,7 @@ pub(super) fn profile_slot(page: PageId) -> Option<Slot> {
 /// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// State that exists only once.
+    /// The head: the state that belongs to no single record or service.
     Head(Head),
     /// Records by slot.
     Records(Loaded<Record>),
@@ -61,7 +61,7 @@ pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
     rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
 }
 
-/// State that exists only once.
+/// The state that belongs to no single record or service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The time of the most recent start of the server, from which grace periods are counted again.

@@ -44,7 +44,7 @@ mod tests {
             assert!(!Arc::ptr_eq(&first, &add(number)));
             assert!(Arc::ptr_eq(&first, &add(0)));
         }
-        // A profile that has not been used for a long time is stored again.
+        // A profile that is no longer among the newest is stored again.
         for number in 1..=COMPARED {
             add(number);
         }

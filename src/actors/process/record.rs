@@ -129,7 +129,7 @@ pub struct RareFields {
     pub signals: Vec<Sending>,
     /// The result of the most recent signal.
     pub sent: Option<Sent>,
-    /// When it is stopped if it is not ready, in node time.
+    /// The node time at which it is stopped unless it is ready by then.
     pub ready_by: Option<Timestamp>,
     /// Its latest status text.
     pub said: Option<String>,
@@ -137,7 +137,7 @@ pub struct RareFields {
     pub found: Option<Box<HookOutput>>,
 }
 
-/// The rare fields of a record that has none.
+/// The default values, for a record in which no rare field is set.
 static NONE: RareFields = RareFields {
     stop: None,
     failure: None,
@@ -155,7 +155,7 @@ static NONE: RareFields = RareFields {
 pub struct Rare(Option<Box<RareFields>>);
 
 impl Rare {
-    /// Returns the fields if one of them may be set.
+    /// Returns the fields if they are allocated; otherwise, none of them is set.
     pub(super) fn get_mut(&mut self) -> Option<&mut RareFields> {
         self.0.as_deref_mut()
     }
@@ -299,7 +299,7 @@ impl Record {
         self.phase == Phase::Running && (!says || self.announced == Announced::Ready)
     }
 
-    /// Returns its next deadline while it is running.
+    /// Returns its next deadline while it is running: for its timeout or its readiness. `None` if it has neither.
     fn expiry(&self) -> Option<Timestamp> {
         [self.expires, self.rare.ready_by]
             .into_iter()
@@ -365,7 +365,7 @@ impl Plain for Record {
     const KIND: u8 = 0;
     const SLOTS: u32 = 8;
 
-    /// Returns the next deadline of a process. Its removal is scheduled by an index, since that depends on whether a descendant is live.
+    /// Returns the next deadline of a process. The removal of its record is scheduled by an index instead, since it depends on descendants.
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         match (self.phase, self.rare.stop) {
             // If the process has ended, the stop applies to its tree, or to nothing.

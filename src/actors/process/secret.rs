@@ -42,7 +42,7 @@ fn parts(argv: &[Bytes]) -> impl Iterator<Item = Part<'_>> {
     argv.iter().map(move |argument| {
         let bytes = argument.as_bytes();
         let is_option = bytes.starts_with(b"-");
-        // Of two options in a row, the first had no value, or its value begins with a dash and is masked to be safe.
+        // The argument after a secret option is its value, even if it begins with one dash. Two dashes begin another option.
         if std::mem::take(&mut expected) && !bytes.starts_with(b"--") {
             return Part::Masked(&[]);
         }
@@ -64,7 +64,7 @@ fn parts(argv: &[Bytes]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// Returns the name to which a value is assigned; in `https://host/?a=1&token`, the last one.
+/// Returns the last word before a `=`, which names the value: `token` in `https://host/?token`.
 fn last_word(name: &[u8]) -> &[u8] {
     let parts = name.rsplit(|byte| b"?&;, \t\n'\"".contains(byte));
     parts.into_iter().next().unwrap_or_default()

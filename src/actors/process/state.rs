@@ -150,8 +150,8 @@ impl State {
         self.records.remove(self.pages.by(entry), slot);
     }
 
-    /// Updates the counts of live children along the ancestors when a record becomes live or stops being live. It stops at the first
-    /// ancestor that must stay for another reason.
+    /// Updates the counts of live children along the ancestors when a record becomes live or stops being live. The update ends at the
+    /// first ancestor that must stay for another reason.
     fn hold_above(&mut self, parent: Option<ProcessId>, holds: bool) {
         let mut next = parent;
         while let Some(slot) = next.and_then(|id| self.index.ids.get(&id)).copied() {
@@ -222,7 +222,7 @@ impl State {
         (!self.held).then_some(removal)
     }
 
-    /// Returns a time before which nothing is due.
+    /// Returns a time before which nothing is due; `None` if no deadline is set.
     pub(super) fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         let removal = self.first_removal().map(|(date, _)| offset.time(date));
         [self.records.deadline(offset), removal]

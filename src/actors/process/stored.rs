@@ -126,7 +126,7 @@ impl From<Stored<'_>> for Record {
             announced: stored.announced,
             awaited: stored.awaited,
             rare: rare.into(),
-            // On a page of its own, and volatile.
+            // The profile has a page of its own, and the count is volatile.
             profile: Arc::default(),
             held: 0,
         }
@@ -242,12 +242,12 @@ mod tests {
         let stdout = shown.pointer("/remains/stdout").expect("there is some");
         let wanted = serde_json::json!({ "bytes": 500, "head": "the head", "tail": "the tail" });
         assert_eq!(*stdout, wanted);
-        // In a snapshot, it has the same fields as an array, and an output as well.
+        // In a snapshot, the fields of the record are stored as an array, and so are those of an output.
         let stored = rmp_serde::to_vec(&rare()).expect("it is written");
         assert_eq!(stored.get(..3), Some([0xdc, 0, 29].as_slice()));
     }
 
-    /// The limit of `docs/benchmarks.md` is 1,024 bytes for a record with output: this, what remains, two outputs and the indexes.
+    /// `docs/benchmarks.md` allows 1,024 bytes for a record with output: the record, its `Remains`, two outputs and the index entries.
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn a_record_without_rare_fields_is_small() {
@@ -256,7 +256,7 @@ mod tests {
             "{}",
             size_of::<Record>()
         );
-        // Together with the reference counts, a size class of allocators.
+        // With the two reference counts of an `Arc`, this fills a size class of common allocators: 128 bytes.
         assert!(size_of::<Remains>() <= 112, "{}", size_of::<Remains>());
         let mut record = Record::default();
         record.rare.said = Some(String::new());

@@ -203,7 +203,8 @@ impl QueueMachine {
     }
 }
 
-/// Returns the deduplication key of a job: its own, or that of its canonical body if its type deduplicates or the job must be unique.
+/// Returns the deduplication key of a job: its own, or that of its canonical body if its type
+/// deduplicates or the job must be unique; otherwise `None`.
 fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
     let form = || canonical(put.body.as_bytes(), &rules.dedup_ignore);
     let by_body = || (rules.dedup || put.unique_for_ms > 0).then(|| DedupKey::of(&form()));

@@ -23,7 +23,7 @@ impl QueueMachine {
         self.given_back(ended(), Some(why(gone, is_late)))
     }
 
-    /// Returns the outcome that ends claims whose workers are gone, with the reason. A job on its last try is abandoned.
+    /// Returns the outcome that ends these claims, whose workers or processes are gone. A job on its last try is abandoned.
     pub(super) fn given_back(
         &self,
         claims: impl Iterator<Item = Slot>,
@@ -42,12 +42,12 @@ impl QueueMachine {
         }
     }
 
-    /// Ends a claim whose worker is gone.
+    /// Ends a claim whose worker or process is gone, and stores the reason as the error of the job.
     pub(super) fn commit_departure(&mut self, slot: Slot, stamp: Stamp, error: Option<&ErrorText>) {
         if let Some(error) = error {
             self.state.change(slot, stamp.seq, |job| {
                 let story = job.story_mut();
-                // The reason for the cancellation says more than how the process ended.
+                // The reason for the cancellation is more informative than how the process ended.
                 if !story.is_cancelled() {
                     story.error = Some(error.clone());
                 }
@@ -104,7 +104,7 @@ impl QueueMachine {
         self.state.job(slot)?.story().bound.as_deref()
     }
 
-    /// Restates every watch and every kill that is due, each once.
+    /// Restates the watches and kills that the current claims require, each once.
     pub(super) fn state_bindings(&self, effects: &mut Effects<Self>) {
         let slots = self.state.bound.iter().map(|(_, slot)| *slot);
         let jobs = slots.filter_map(|slot| self.state.job(slot));
@@ -127,8 +127,8 @@ impl QueueMachine {
     }
 }
 
-/// Returns the reason for ending the claims bound to a process that is gone. `is_late` if it was being killed because one of them had
-/// expired.
+/// Returns the reason for ending the claims bound to a process that is gone. `is_late` means that the process
+/// was being killed because one of these claims had timed out.
 fn why(gone: EndNotice, is_late: bool) -> ErrorText {
     let process = match gone.pid {
         Some(pid) => pid.to_string(),
@@ -171,7 +171,7 @@ mod tests {
     use super::Outcome;
     use crate::ids::Slot;
 
-    /// A replay of such a log gives no reason, as before.
+    /// Older logs do not contain the reason, so a replay gives none.
     #[test]
     fn a_departure_of_an_older_log_has_no_reason() {
         let old = (vec![Slot(3)], Vec::<Slot>::new());

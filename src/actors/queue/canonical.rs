@@ -1,12 +1,12 @@
 //! A canonical form of job bodies: JSON without whitespace, with its members sorted by name.
 //!
-//! Numbers and strings stay as they are written, so two bodies with the same form mean the same to every reader. The reverse is not
+//! Numbers and strings stay as they are written, so two bodies with the same form mean the same to every parser. The reverse is not
 //! guaranteed: bodies that mean the same may have different forms. JSON is not validated: a body that cannot be parsed is its own form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The maximum length of a body that is canonicalised, in bytes, and the maximum nesting: other requests wait in the meantime.
+/// The maximum length in bytes, and the maximum nesting, of a body that is canonicalised. Other requests wait in the meantime.
 const BYTES_MAX: usize = 64 << 10;
 const DEPTH_MAX: u32 = 32;
 
@@ -67,7 +67,7 @@ impl<'b> Reader<'b, '_> {
             let name = self.string()?;
             let value = self.take(b':').then(|| self.value(depth + 1))??;
             if depth > 0 || !self.is_ignored(name) {
-                // Of several members with the same name, the last one counts, as in nearly every reader.
+                // Of several members with the same name, the last one counts, as in nearly every parser.
                 members.insert(name, value);
             }
             is_over = self.take(b'}');

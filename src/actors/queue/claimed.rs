@@ -1,5 +1,5 @@
 //! The claimed jobs of a queue, unordered, so that all jobs of a queue can be found without visiting the jobs of other
-//! queues. They are linked by the fields that link ready jobs in `ready.rs`.
+//! queues. The list uses the same link fields as the ready jobs in `ready.rs`.
 
 use crate::actors::queue::job::Job;
 use crate::ids::Slot;

@@ -1,6 +1,6 @@
 //! Queues that are temporarily closed because a job was claimed from them, ordered by when they open.
 //!
-//! A queue opens without a journal entry, so a page may list queues that have opened since. Readers must compare the stored time.
+//! A queue opens without a journal entry, so a page may still list queues that are open. Readers must check the stored times.
 
 use crate::actors::queue::pages::{CLOSED, Closed, encode_closed};
 use crate::actors::queue::state::State;
@@ -9,7 +9,7 @@ use crate::ids::Slot;
 use crate::spine::machine::Stamp;
 
 impl State {
-    /// Closes the queue of a job that was just claimed, if its type is throttled. Claiming a duplicate does not count as work.
+    /// Closes the queue of a job that was just claimed, if its type is throttled. Claiming a duplicate does not close the queue.
     pub(super) fn close(&mut self, job: Slot, Stamp { seq, at }: Stamp) {
         let Some(job) = self.jobs.get(job) else {
             return;
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// Returns when the next queue opens.
+    /// Returns when the next queue opens; `None` if no queue is closed.
     pub(super) fn opens(&self) -> Option<Timestamp> {
         self.closings.first().map(|(opens, _)| *opens)
     }

@@ -198,7 +198,7 @@ impl QueueMachine {
         self.state.rules.of(&self.state.queue_of(job).name)
     }
 
-    /// Returns the job if `by` is a right to its current claim.
+    /// Returns the job if `by` is a right to its current claim, and otherwise the outcome that refuses the request.
     fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.state.find(id).ok_or(Outcome::Absent)?;
         let story = job.story();
@@ -278,7 +278,7 @@ impl QueueMachine {
                 let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
-                    // A claim without a time limit is retried as if it had been made with the default time limit.
+                    // A job claimed without a time limit is retried as if the claim had had the default time limit.
                     None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
                     None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };
@@ -288,7 +288,7 @@ impl QueueMachine {
         }
     }
 
-    /// Decides to defer a job. The delay grows with the number of times that the job was given back.
+    /// Decides the outcome of a deferral. Unless the message gives the delay, it grows each time the job is given back.
     fn decide_defer(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         let (slot, job) = match self.claimed(id, by) {
             Ok(claimed) => claimed,
@@ -321,7 +321,7 @@ impl QueueMachine {
         }
     }
 
-    /// Decides to pause a queue. Any queue may be paused, whether or not it exists, since its existence is not durable state.
+    /// Decides the outcome of a pause. Any queue may be paused, whether or not it exists, since its existence is not durable state.
     fn decide_pause(&self, date: Date, queue: &QueueName, ms: u64) -> Outcome {
         if ms > 0 && self.numbers_for([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
@@ -350,12 +350,12 @@ impl QueueMachine {
         let rules = self.rules_of(job);
         let is_last = job.is_last_try();
         let is_fenced = job.story().binding().is_some_and(|bound| bound.fence);
-        // A job claimed without a time limit is never ready again.
+        // A job claimed without a time limit is pruned, not made ready again.
         let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0;
         match job.phase {
             Phase::Claimed if is_fenced => Outcome::Fenced { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
-            // In older logs, a job that failed on its last try also waited.
+            // In older logs, even a job that failed on its last try waits for a retry.
             Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },
             Phase::Delayed | Phase::Retrying => Outcome::Ready { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
@@ -373,7 +373,7 @@ fn chance(moment: &Moment) -> u64 {
     u64::try_from(low ^ high).unwrap_or_default()
 }
 
-/// Returns when a claim made at `at` ends, for a claim without a time limit of its own.
+/// Returns when a claim made at `at` ends if it has no time limit of its own.
 fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     match (job.ttr_ms, rules.claim_ttl_ms) {
         (0, 0) => at.plus_ms(rules.prune_ms).plus_ms(1),
@@ -397,7 +397,7 @@ fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     (ms - spread).saturating_add(by_chance)
 }
 
-/// Decides to kick at most `most` of the `there` jobs in a phase.
+/// Decides to kick at most `most` of the jobs in a phase; `there` is the number of these jobs.
 fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     match there.min(most) {
         0 => Outcome::Absent,
@@ -405,7 +405,7 @@ fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     }
 }
 
-/// Picks an offer at random, with a probability proportional to its weight.
+/// Picks an offer at random, with a probability proportional to its weight; `None` if all weights are 0.
 fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     let all: u64 = offers.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let mut rest = chance.checked_rem(all)?;
@@ -418,7 +418,7 @@ fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     None
 }
 
-/// Returns `date` plus `ms` milliseconds, or zero, which means immediately, if `ms` is 0.
+/// Returns `date` plus `ms` milliseconds. If `ms` is 0, returns zero, which means immediately.
 pub(super) fn after(date: Date, ms: u64) -> Date {
     if ms == 0 { Date(0) } else { date.plus_ms(ms) }
 }

@@ -1,6 +1,6 @@
 //! The events that a journal entry causes, for subscribers: jobs that were added or claimed, and what happened to them.
 //!
-//! Published before the commit, while jobs are in their previous state. A touch is not an event, since it changes only a deadline.
+//! They are published before the commit, while jobs are still in their previous state. A touch is no event: it changes only a deadline.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
@@ -89,7 +89,7 @@ impl QueueMachine {
         }
     }
 
-    /// Passes the events for claims that ended because their worker or process is gone.
+    /// Passes the events for claims that ended because their worker or process is gone to `tell`.
     fn tell_departed(&self, (message, outcome): (&Message, &Outcome), tell: Tell<'_>) {
         let Outcome::Departed {
             back, abandoned, ..
@@ -164,7 +164,7 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     Some((named.0, *named.1))
 }
 
-/// Returns the id of the process that a claim is bound to.
+/// Returns the id of the process that a new claim is bound to; `None` for other messages and claimants.
 fn process_of(message: &Message) -> Option<String> {
     let (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }) = message else {
         return None;

@@ -103,7 +103,7 @@ fn types(types: &[&str]) -> AnyType {
     }
 }
 
-/// Claims the jobs of a tenant beside a tenant that has far more: its k-th job is claimed within 2k claims.
+/// Checks that a tenant with few jobs, beside one with `many`, has its k-th job claimed within 2k claims.
 fn few_beside(many: usize) {
     for of in [AnyType::default(), types(&["mails"])] {
         let mut bench = Bench::new(&[], &[]);
@@ -161,7 +161,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
     }
     let of_many = taken.iter().filter(|it| *it == "many:x").count();
     assert!((19..=21).contains(&of_many), "{taken:?}");
-    // New tenants do not delay it either.
+    // A steady stream of new tenants does not starve the tenant, either.
     let mut waited = 0;
     for number in 0..50 {
         bench.put(&format!("new{number}:x"), 1);

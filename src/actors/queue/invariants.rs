@@ -11,8 +11,8 @@ use crate::ids::{Digest, Seq, Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl QueueMachine {
-    /// Asserts that every job is in each index or in none, that every queue has a reason to exist, and that the running
-    /// counts match a fresh count.
+    /// Asserts that every job is in exactly the indexes that its phase requires, that every queue has a reason to exist,
+    /// and that the running counts match a fresh count.
     pub(in crate::actors::queue) fn assert_whole(&self) {
         let state = &self.state;
         for (slot, queue) in state.queues.iter() {

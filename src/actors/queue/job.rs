@@ -20,7 +20,7 @@ static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: u64,
-    /// `None` until it has been read from a page of its own.
+    /// The payload. While a snapshot is loaded, `None` until the page of a long body has been read.
     pub(super) body: Option<Body>,
     pub(super) created: Timestamp,
     pub(super) ttr_ms: u64,
@@ -64,7 +64,7 @@ pub(super) struct Story {
     pub(super) kicks: u32,
     pub(super) dedup: Option<DedupKey>,
     pub(super) root: Option<Root>,
-    /// The error of its last failure, or why its last claim ended without a result.
+    /// The error of its last failure, the reason for its cancellation, or how the process of its last claim ended.
     #[serde(default)]
     pub(super) error: Option<ErrorText>,
     /// The binding of its claim; set only if the claim is bound to a process.
@@ -76,7 +76,7 @@ pub(super) struct Story {
     /// The progress that the worker of the newest try has reported.
     #[serde(default)]
     pub(super) progress: Option<Box<Progress>>,
-    /// When it was claimed; zero if it is not claimed, or if the claim is older than this field. For that reason, it is in no digest.
+    /// When it was claimed; zero if it is not claimed, or was claimed before this field existed. For that reason, it is in no digest.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) claimed: Timestamp,
 }

@@ -53,7 +53,7 @@ impl State {
             }
         }
         assert!(without.is_empty(), "every job has a body");
-        // A lane of ready jobs accepts jobs only in order of age; other jobs would have to go into the tree.
+        // By age, since a lane of ready jobs accepts jobs only in that order; others would have to go into the tree.
         let jobs = state.jobs.iter();
         let mut by_age: Vec<(u64, Slot)> = jobs.map(|(slot, job)| (job.id, slot)).collect();
         by_age.sort_unstable();

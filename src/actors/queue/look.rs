@@ -167,7 +167,7 @@ impl QueueMachine {
     }
 }
 
-/// The first `most` items in this order.
+/// Returns the first `most` items, sorted by `order`.
 fn first<T>(
     items: impl Iterator<Item = T>,
     most: usize,

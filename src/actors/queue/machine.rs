@@ -61,12 +61,12 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Returns whether a claim that is made or touched ends with the server process anyway and does not count as a try.
+    /// Returns whether the claim that a message makes or touches ends with the server process anyway and does not count as a try.
     fn ends_with_connection(&self, slot: Slot, message: &Message) -> bool {
         let Some(job) = self.state.job(slot) else {
             return false;
         };
-        // The claim outlives the connection from now on.
+        // A claim that is bound to a process outlives the connection.
         if let Message::Bind { .. } = message {
             return false;
         }
@@ -80,7 +80,7 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Answers the requests that are waiting until no job is claimed, if none is.
+    /// If no job is claimed, answers the requests that are waiting for that.
     fn wake_if_unclaimed(&mut self, effects: &mut Effects<Self>) {
         if self.state.totals.jobs.claimed == 0 {
             for ticket in self.waiting.take_unclaimed() {
@@ -91,7 +91,7 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Answers the requests that are waiting for the end of a job that is over.
+    /// Answers the requests that were waiting for jobs that are now over.
     fn wake_of_over(&mut self, effects: &mut Effects<Self>) {
         for id in std::mem::take(&mut self.state.over) {
             for ticket in self.waiting.take_ends(id) {
@@ -128,8 +128,8 @@ impl Machine for QueueMachine {
         self.decision(moment, message)
     }
 
-    /// A job kept in memory is lost when the server process ends, and so is everything that happens to it. Of other jobs,
-    /// the claims of connections are lost as long as they do not count as tries.
+    /// A job kept in memory is lost when the server process ends, and so is everything that happens to it. For other
+    /// jobs, only claims of connections are lost, unless they count as tries.
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
         let passing = match outcome {
@@ -165,7 +165,7 @@ impl Machine for QueueMachine {
                 let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
                 all_come_back && abandoned.iter().all(|slot| passes(*slot))
             }
-            // A report that is lost in a crash would be outdated anyway.
+            // A progress report that is lost in a crash would be outdated anyway.
             Outcome::Reported { .. }
             | Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
@@ -305,7 +305,7 @@ impl Machine for QueueMachine {
             | Message::KickJob { .. }
             | Message::KeepResult(_)
             | Message::Pause { .. } => Weight::Keeps,
-            // A waiting client is due until it is answered: a refusal would be repeated forever.
+            // A waiting client stays due until it is answered, so a refusal would be repeated forever.
             Message::Pop(Pop {
                 ticket: Some(_), ..
             })

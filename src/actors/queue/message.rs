@@ -222,7 +222,7 @@ pub struct Put {
     pub ttr_ms: u64,
     /// The payload.
     pub body: Body,
-    /// If given, the job is not added while the queue has an unclaimed job with the same key.
+    /// The deduplication key: the job is not added while the queue has an unclaimed job with the same key.
     #[serde(default)]
     pub dedup: Option<DedupKey>,
     /// Whether it is tried again when its claim ends without a result.
@@ -268,7 +268,7 @@ impl Put {
         }
     }
 
-    /// Returns the root job that is registered with this job: the job itself, if it is a root job.
+    /// Returns the root job that is registered with this job: the job itself if it is a root job, otherwise `None`.
     pub fn registers(&self) -> Option<Root> {
         self.root.filter(|_| self.is_root)
     }
@@ -335,7 +335,7 @@ pub struct Pop {
     /// Length of the claim in milliseconds; 0 for that of the job or its type.
     #[serde(default)]
     pub ttr_ms: u64,
-    /// If given, `queues` is empty and the job comes from the tenant whose turn it is among the selected queues.
+    /// A selection of queues. If given, `queues` is empty, and the job comes from the selected tenant whose turn it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub any: Option<Arc<AnyType>>,
 }

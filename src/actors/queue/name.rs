@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The name of a queue: the type of its jobs and, unless they belong to the default tenant, their tenant.
 ///
 /// Written `TYPE` or `TENANT:TYPE`. Each part has 1 to 200 bytes: letters, digits and `-+/;.$_()`, not beginning with
-/// `-`. These are the names that beanstalkd allows for tubes. Cloning is cheap.
+/// `-`. Each part may be any name that beanstalkd allows for a tube. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(Arc<[u8]>);
 

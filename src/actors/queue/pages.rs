@@ -74,7 +74,7 @@ pub(super) fn encode_closed(
 /// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// State that exists only once.
+    /// The head: the state that belongs to no single item.
     Head(Head),
     /// A range of jobs, by slot.
     Jobs(Loaded<Job>),
@@ -111,7 +111,7 @@ impl Page {
     }
 }
 
-/// State that exists only once.
+/// The state that belongs to no single item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The time of the most recent start of the server, when all spans were restarted.

@@ -28,7 +28,7 @@ impl Phase {
         matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
     }
 
-    /// Returns the phase as stored in pages and digests. Before `retrying` was a phase, a failed job was claimed without a token.
+    /// Returns the phase as stored in pages and digests. In them, as in older versions, a retrying job is one claimed without a token.
     pub(super) fn stored(self) -> Self {
         if self == Self::Retrying {
             Self::Claimed

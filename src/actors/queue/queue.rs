@@ -65,7 +65,7 @@ pub(super) struct Pause {
     pub(super) until: Date,
 }
 
-/// The first key of abandoned jobs in `Queue::buried`. No journal entry has this number.
+/// The lower bound of the keys of abandoned jobs in `Queue::buried`. No journal entry has its sequence number.
 pub(super) const ABANDONED: (Seq, u64, Slot) = (Seq(u64::MAX), 0, Slot(0));
 
 /// Returns the key of a buried or abandoned job in `Queue::buried`.
@@ -128,7 +128,7 @@ impl Queue {
         self.counts.ready > 0 && !self.is_paused
     }
 
-    /// Returns whether it has state that outlives the process.
+    /// Returns whether it has durable state: jobs or a pause.
     pub(super) fn is_durable(&self) -> bool {
         self.counts.all() > 0 || self.is_paused
     }

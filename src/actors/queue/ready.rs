@@ -9,7 +9,7 @@ use crate::ids::Slot;
 use crate::lookup::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of ranks that are searched for the oldest job.
+/// The maximum number of ranks that are searched for the oldest job.
 const RANKS: usize = 64;
 
 /// The value of `previous` that marks a job in the tree.

@@ -147,7 +147,7 @@ pub enum Reply {
         /// The phase of the existing job; `None` if the job was added.
         duplicate: Option<Phase>,
     },
-    /// The job was not added, because its key is remembered. The job that was added under the key may be over.
+    /// The job was not added, because its key is remembered. The job that was added under the key may already be over.
     Remembered {
         /// The id of that job.
         id: u64,
@@ -160,7 +160,7 @@ pub enum Reply {
     Nothing {
         /// Whether the client requested to wait.
         waits: bool,
-        /// When the first of the worker's own claims ends.
+        /// When the first of the worker's own claims ends; `None` if it has none.
         soonest: Option<Timestamp>,
     },
     /// The request was carried out.
@@ -296,7 +296,7 @@ pub struct JobView {
     pub passing: bool,
     /// Length of its body in bytes.
     pub bytes: u64,
-    /// The error of its last failure, or why its last claim ended, if it was bound to a process that is gone.
+    /// The error of its last failure, the reason for its cancellation, or how the process of its last claim ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorText>,
     /// The process that its claim is bound to, and how.
@@ -328,13 +328,13 @@ pub struct QueueView {
     pub watching: u32,
     /// Number of requests that wait for a job.
     pub waiting: u32,
-    /// Number of jobs deleted since then.
+    /// Number of jobs deleted since the queue was created or the server started.
     pub deletes: u64,
-    /// Number of pauses since then.
+    /// Number of pauses since the queue was created or the server started.
     pub pauses: u64,
     /// Length of the current pause in milliseconds; 0 if it is not paused.
     pub pause_ms: u64,
-    /// When the pause ends.
+    /// When the pause ends; `None` if it is not paused.
     pub paused_until: Option<Timestamp>,
     /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
@@ -353,13 +353,13 @@ pub struct Totals {
     pub bytes: u64,
     /// Number of jobs added since the server started, including jobs that existed at the start.
     pub added: u64,
-    /// Number of jobs deleted since then, for any reason.
+    /// Number of jobs deleted since the server started, for any reason.
     pub deletes: u64,
-    /// Number of claims that timed out since then.
+    /// Number of claims that timed out since the server started.
     pub timeouts: u64,
-    /// Number of jobs that became ready again after their claim timed out.
+    /// Number of jobs that became ready again because their claims timed out.
     pub recycled: u64,
-    /// Number of jobs abandoned since then.
+    /// Number of jobs abandoned since the server started.
     pub abandoned: u64,
     /// Number of jobs removed because they had been abandoned, or claimed without a time limit, for the retention time.
     pub pruned: u64,

@@ -17,10 +17,10 @@ use crate::spine::machine::Stamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of bytes that a result counts for, in addition to its output and its error.
+/// The number of bytes counted for each result in addition to its output and its error.
 const OVERHEAD: u64 = 200;
 
-/// The maximum number of results dropped for a new one. Even the largest result displaces fewer, since each counts at least `OVERHEAD`.
+/// The maximum number of results dropped for a new one. Even the largest displaces fewer, since each counts as `OVERHEAD` or more.
 const DROPPED_MAX: usize = 1000;
 
 impl JobEnd {

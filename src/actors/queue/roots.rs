@@ -37,12 +37,12 @@ impl KnownRoot {
 }
 
 impl Roots {
-    /// Returns whether a newer root job is known.
+    /// Returns whether a newer root job with the same key is known.
     pub(super) fn is_outdated(&self, root: Root) -> bool {
         self.newest(root.key).is_some_and(|at| at > root.at)
     }
 
-    /// Returns whether this root job or a newer one is known.
+    /// Returns whether this root job, or a newer one with the same key, is known.
     pub(super) fn is_known(&self, root: Root) -> bool {
         self.newest(root.key).is_some_and(|at| at >= root.at)
     }

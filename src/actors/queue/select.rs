@@ -180,7 +180,7 @@ impl QueueMachine {
     }
 }
 
-/// Returns one of these at random.
+/// Returns the item that the random number `chance` selects; `None` if there are no items.
 fn draw<T>(these: &[T], chance: u64) -> Option<&T> {
     let place = chance.checked_rem(these.len() as u64)?;
     these.get(usize::try_from(place).ok()?)

@@ -185,7 +185,8 @@ impl State {
         twin.map(|(.., slot)| *slot)
     }
 
-    /// Returns rank, id and slot of the job that a claim from this queue would take at `at`. Calls `chance` only if the order is random.
+    /// Returns rank, id and slot of the job that a claim from this queue would take at `at`. Calls `chance`
+    /// only if the order is random. Returns `None` if no job can be claimed.
     pub(super) fn best(
         &self,
         name: &QueueName,
@@ -201,7 +202,7 @@ impl State {
         }
     }
 
-    /// Returns when the claim of a job ends.
+    /// Returns when the claim of a job ends; `None` if the job is not claimed.
     pub(super) fn claimed_until(&self, slot: Slot) -> Option<Timestamp> {
         self.jobs.get(slot)?.claimed_until(self.head.epoch)
     }
@@ -212,7 +213,7 @@ impl State {
         root.is_some_and(|root| self.roots.is_outdated(root))
     }
 
-    /// Returns when the first of a worker's claims ends.
+    /// Returns when the first of a worker's claims ends; `None` if it has none.
     pub(super) fn soonest(&self, worker: Worker) -> Option<Timestamp> {
         let claims = self.workers.get(&worker)?;
         claims.first().map(|(until, _)| *until)

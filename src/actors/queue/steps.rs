@@ -34,11 +34,11 @@ pub(super) enum Step {
 /// The right that a message about a job presents.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Authority {
-    /// That of its claimant.
+    /// The right of its claimant.
     Claimant,
-    /// That of this worker, whether or not it claimed the job.
+    /// The right of this worker, whether or not it claimed the job.
     Worker(u64),
-    /// A token that is outdated by this much.
+    /// The current token minus this number.
     Stale(u64),
     Nobody,
 }

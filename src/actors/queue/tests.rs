@@ -39,7 +39,7 @@ pub(super) struct Pair {
     closed: u32,
     /// Messages sent to the `ProcessActor` since they were last compared.
     pub(super) told: Vec<ToProcesses>,
-    /// Number of jobs claimed from throttled queues that were duplicates.
+    /// Number of duplicates claimed from throttled queues.
     spared: u32,
 }
 
@@ -82,7 +82,7 @@ impl Pair {
         }
     }
 
-    /// Decides, commits and logs a message, as the host does, and compares with the model.
+    /// Decides, commits and logs a message, as the host does, and compares the result with the model.
     fn send(&mut self, message: &Message) -> Reply {
         let outcome = self.machine.decide(&self.moment(), message);
         assert_eq!(
@@ -348,7 +348,7 @@ impl Pair {
         assert_eq!(told, right, "every watch is restated");
     }
 
-    /// Puts an existing job, and a right to it, into a message.
+    /// Inserts an existing job or an unknown id, and a right to the job, into a message.
     fn about(&self, mut message: Message, whose: Authority) -> Message {
         if let Message::PopJob { id, .. } | Message::KickJob { id } | Message::Cancel { id, .. } =
             &mut message
@@ -371,7 +371,7 @@ impl Pair {
         message
     }
 
-    /// Returns an existing job and a right to it.
+    /// Returns the id of the selected job, or an unknown id, and a right to the job.
     fn of_claim(&self, id: u64, whose: Authority) -> (u64, Right) {
         let job = self.pick(id);
         let token = job.and_then(|job| job.view.token).unwrap_or_default();
@@ -388,7 +388,7 @@ impl Pair {
         (job.map_or(u64::MAX, |job| job.view.id), by)
     }
 
-    /// Returns one of the existing jobs, or none.
+    /// Returns the existing job that `id` selects, or none.
     fn pick(&self, id: u64) -> Option<&Entry> {
         let jobs = &self.model.jobs;
         let place = usize::try_from(id).expect("the id is small") % (jobs.len() + 1);

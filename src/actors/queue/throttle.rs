@@ -41,7 +41,7 @@ impl Throttle {
         self.is_closed
     }
 
-    /// Returns the first time at which the queue is open.
+    /// Returns the first millisecond in which the queue is open.
     pub(super) const fn opens(&self) -> Timestamp {
         Timestamp(self.end_us.div_ceil(1000))
     }

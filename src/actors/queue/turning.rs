@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Returns the queue whose turn it is at `at` among those selected, and the virtual time at which the turn ends.
+    /// Returns the selected queue whose turn it is at `at`, and the virtual time at which the turn ends; `None` if there is no such queue.
     pub(super) fn turn(&self, of: &AnyType, at: Timestamp) -> Option<(Slot, u64)> {
         let opened = self.opened(of, at);
         let tenants = &self.turns.tenants;

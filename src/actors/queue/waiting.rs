@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
-    /// The requests among them that wait for a tenant's turn, grouped by selection.
+    /// The requests in `pops` that wait for a tenant's turn, grouped by selection.
     turns: BTreeMap<Arc<AnyType>, BTreeSet<Ticket>>,
     presences: BTreeMap<Ticket, Presence>,
     standing: BTreeMap<Ticket, Slot>,

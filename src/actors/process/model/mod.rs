@@ -37,7 +37,7 @@ pub(super) struct Modelled {
     made: Seq,
     spec: Spec,
     expires: Option<Timestamp>,
-    /// The time by which the process must report that it is ready.
+    /// The deadline for reporting that it is ready.
     ready_by: Option<Timestamp>,
     empty: bool,
     signals: Vec<(Seq, u8, bool)>,
@@ -267,7 +267,7 @@ impl Model {
         ids
     }
 
-    /// Stops the live launched processes below a record, as `asked`.
+    /// Stops the live launched processes below a record as `asked`. Returns whether that changes anything.
     fn stop_below(&mut self, id: ProcessId, asked: Stop, actions: &mut Actions) -> bool {
         let epoch = self.epoch;
         let mut changed = false;
@@ -284,7 +284,8 @@ impl Model {
         changed
     }
 
-    /// Stops the launched processes below a record that a client stopped. If only they change, the stop of the record is restated.
+    /// Stops the launched processes below a record that a client stopped. If only those
+    /// processes change, the stop of the record is restated.
     fn stop_below_too(
         &mut self,
         (id, changed): (ProcessId, bool),
@@ -349,7 +350,7 @@ impl Model {
         changed
     }
 
-    /// Updates each record's count of children that are live or have live descendants.
+    /// Updates, for each record, the number of its children that are live or have live descendants.
     fn count_below(&mut self) {
         let lively = self.records.iter().filter(|it| self.stays(it.view.id));
         let parents: Vec<_> = lively.filter_map(|it| it.view.parent).collect();

@@ -187,7 +187,11 @@ impl Modelled {
         new_stop(entry, (Cause::Request, signal), (grace_ms, tree))
     }
 
+<<<<<<< HEAD
     /// Applies a notification from the process, or the absence of one.
+=======
+    /// Applies a notice from the process, or the absence of one.
+>>>>>>> P2
     fn noticed(&mut self, notice: &Notice, entry: Entry, actions: &mut Actions) -> bool {
         const ABORT: u8 = 6;
         let before = (self.view.announced, self.view.said.clone());
@@ -305,7 +309,7 @@ impl Modelled {
         (view.identity, view.started) = (Some(*identity), Some(*at));
         (view.contained, view.phase) = (*contained, Phase::Running);
         if let Some(stop) = &mut view.stop {
-            // An inherited stop has the deadline of the tree.
+            // The grace period of an inherited stop ends with that of the tree.
             if stop.asked != self.made {
                 stop.since = entry.now.at;
             }

@@ -116,7 +116,7 @@ impl ProcessMachine {
         Ok(steps)
     }
 
-    /// Decides the next step of a service, which is due.
+    /// Decides the outcome of the next step of a service, when that step is due.
     fn step(&self, moment: &Moment, slot: Slot) -> Outcome {
         let next = self.state.next_of(slot);
         let (_, next) = next.expect("a due service has a next step");
@@ -205,8 +205,8 @@ impl ProcessMachine {
         Outcome::Service(Box::new(Turn { process, steps }))
     }
 
-    /// Returns the process that an outcome ends. If its tree is being stopped, the tree must have ended, too; otherwise, processes that it
-    /// left behind keep running beside its successor, even while a client or actor waits for them.
+    /// Returns the process that an outcome ends, and how it ended. If its tree is being stopped, the tree must have ended, too. Otherwise,
+    /// processes that it left behind keep running beside its successor, even while a client or actor waits for them.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
         let is_stopped = |it: &Record| it.rare.stop.is_some_and(|stop| stop.tree);

@@ -141,7 +141,7 @@ impl Definition {
     /// The maximum delay, and the maximum period: one day.
     pub const SPAN_MS_MAX: u64 = 24 * 3_600_000;
 
-    /// Returns all faults of these definitions, each with the index of the service in the list. It checks each alone, and all together.
+    /// Returns all faults of these definitions, each with the index of its service. Checks each definition alone, then all together.
     pub fn check_all(definitions: &[Self]) -> Vec<(usize, Fault)> {
         let mut faults = Vec::new();
         if definitions.len() > Self::SERVICES_MAX {
@@ -260,7 +260,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(may_hold)
 }
 
-/// Returns a cycle that leads from a service through `after` back to itself.
+/// Returns a cycle that leads from a service through `after` back to itself, if there is one.
 fn way_back(from: &Definition, names: &BTreeMap<&str, &Definition>) -> Option<String> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![from.name.as_str()]];

@@ -48,7 +48,7 @@ pub(super) enum Step {
     Unwatch,
 }
 
-/// Returns one of a few identities, some of which differ only in the distinguishing fields.
+/// Returns one of a few identities. Many have the same PID, and differ only in inode, start time or machine.
 pub(super) fn identity(number: u8) -> Identity {
     Identity {
         machine: u128::from(number / 12) + 7,

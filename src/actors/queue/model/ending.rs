@@ -6,7 +6,7 @@ use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refuse
 use sexton::clock::Timestamp;
 
 impl Entry {
-    /// Restarts the span of the claim, and binds the claim to another process if the message requests it.
+    /// Restarts the time limit of the claim, and binds it to another process if the message requests that.
     fn touch(&mut self, message: &Message, at: Timestamp) {
         self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         self.quarantined = false;
@@ -14,7 +14,7 @@ impl Entry {
             return;
         };
         (self.view.bound, self.worker) = (Some(*to), None);
-        // A claim that would have lasted until the end of time now ends only with the process.
+        // In the view, a claim that ends only with its process has no end.
         self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
     }
 
@@ -159,7 +159,7 @@ impl Model {
             }
             Message::Defer { error, .. } if is_deferred => {
                 job.view.error.clone_from(error);
-                // The time does not matter if the message is only tested.
+                // Without a chosen retry time, the message is only being tested, so any time will do.
                 job.defer(at, asked.or(backed_off).unwrap_or(at));
             }
             Message::Report { progress, .. } => job.report(progress),

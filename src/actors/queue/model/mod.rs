@@ -1,6 +1,6 @@
 //! A second implementation of the queue rules: a plain list of jobs and linear searches. The machine is compared with
 //! it by `tests.rs` and by the simulation (`tests/sim/queues/`), which is why this file refers to the crate by name.
-//! Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
+//! It shares no code with `decide.rs`, `commit.rs` or `state.rs`.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -76,7 +76,7 @@ pub(super) struct Entry {
     /// Number of work items, for a throttle.
     items: u32,
     pub(super) body: Body,
-    /// Whether the job has run once and may not run again.
+    /// Whether it has run once and must not run again.
     is_gone: bool,
     /// If set, the job's deadline is ignored until something else changes the job.
     pub(super) quarantined: bool,
@@ -134,7 +134,7 @@ impl Entry {
         self.go(Phase::Ready, None);
     }
 
-    /// Restarts the span of the claim.
+    /// Handles a start of the server: a claim of a connection is given back, and other spans restart.
     fn start(&mut self, at: Timestamp) {
         self.quarantined = false;
         if self.worker.is_some() {
@@ -189,12 +189,12 @@ impl Model {
         self.told = self.jobs.iter().flat_map(Entry::obligations).collect();
     }
 
-    /// Returns the wall-clock date at a time.
+    /// Returns the wall-clock date at a node time.
     fn date(&self, at: Timestamp) -> Timestamp {
         Timestamp(self.offset.date(at).0)
     }
 
-    /// Returns the time of a date, provided that the wall clock does not step.
+    /// Returns the node time of a date, provided that the wall clock does not step.
     pub(super) fn time(&self, date: Timestamp) -> Timestamp {
         self.offset.time(Date(date.0))
     }

@@ -14,7 +14,7 @@ pub(crate) struct Turns {
 }
 
 impl Model {
-    /// Adds tenants and queues that have become claimable, regardless of throttles, to the end of the line, by name.
+    /// Adds tenants and queues that have become claimable, regardless of throttles, to the end of the line, in order of their names.
     pub(super) fn line_up(&mut self) {
         let can = |queue: &QueueName| {
             let is_paused = self.pauses.iter().any(|pause| pause.queue == *queue);
