@@ -124,16 +124,16 @@ impl Config {
             "job-bytes",
             format!("{bytes} is not within 1 to 1073741824"),
         );
-        if let Some(door) = &self.beanstalk {
-            let most = door.connections_max;
+        if let Some(listener) = &self.beanstalk {
+            let most = listener.connections_max;
             check(
                 (1..=1 << 20).contains(&most),
                 "beanstalk-connections",
                 format!("{most} is not within 1 to 1048576"),
             );
-            let address = &door.address;
+            let address = &listener.address;
             check(
-                address.is_local() || !door.hosts.is_empty(),
+                address.is_local() || !listener.hosts.is_empty(),
                 "beanstalk",
                 format!(
                     "{address} is beyond loopback, and needs a list of networks: give one with --beanstalk-hosts"
@@ -195,8 +195,8 @@ impl Config {
             "lock-entries",
             format!("{entries} is not within 1 to 268435456"),
         );
-        if let Some(door) = &self.lockserver {
-            let most = door.connections_max;
+        if let Some(listener) = &self.lockserver {
+            let most = listener.connections_max;
             check(
                 (1..=1 << 20).contains(&most),
                 "lockserver-connections",

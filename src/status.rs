@@ -37,7 +37,7 @@ pub struct NodeStatus {
     /// The durability: `always`, `interval:MS`, `never`, or `memory`.
     pub fsync: String,
     /// The addresses of the listeners.
-    pub doors: Doors,
+    pub listeners: Listeners,
     /// Milliseconds since the node started.
     pub uptime_ms: u64,
     /// Node time, in milliseconds since 1970.
@@ -159,7 +159,7 @@ pub struct ProcessStatus {
     schemars(extend("x-open" = true))
 )]
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Doors {
+pub struct Listeners {
     /// The LockServer protocol.
     pub lockserver: Option<SocketAddr>,
     /// The beanstalkd protocol.
@@ -175,7 +175,7 @@ pub struct Doors {
 #[derive(Clone, Debug, Default)]
 pub struct Listening {
     /// The addresses.
-    pub doors: Doors,
+    pub listeners: Listeners,
     /// Statistics of the LockServer listener.
     pub lockserver: Option<LockserverStats>,
     /// Statistics of the beanstalkd listener.

@@ -239,7 +239,7 @@ impl From<NodeError> for Failure {
             NodeError::Persist(error) => error.into(),
             NodeError::Recovery(error) => error.into(),
             NodeError::Config(_) => Self::usage(format!("failed to {error}")),
-            NodeError::Door { ref source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            NodeError::Listener { ref source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
                 Self::unreachable(format!("failed to {error}"))
                     .help("another program listens there; use another address, or port 0 to pick one")
             }
@@ -254,7 +254,7 @@ impl From<NodeError> for Failure {
                 .help("--tls-cert takes a chain of certificates, the server's own first, and --tls-key its private key, both in PEM"),
             NodeError::Clock(_) => Self::unreachable(format!("failed to {error}"))
                 .help("set it, for example with `timedatectl set-time` or `date --set`, and start again"),
-            NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
+            NodeError::Hosts(_) | NodeError::Listener { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }
             NodeError::Start(_) => Self::halted(format!("failed to {error}")).help(DEFECT),

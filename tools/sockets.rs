@@ -105,33 +105,35 @@ fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
 ///
 /// Returns an error if the listener of a passed descriptor is off: clients that connect to it would wait forever.
 pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), Failure> {
-    let off = |door: &str| {
-        let words = format!("failed to use the passed descriptor {door}: this listener is off");
-        Failure::usage(words).help(format!("give {door} an address, or stop its socket unit"))
+    let off = |listener: &str| {
+        let words = format!("failed to use the passed descriptor {listener}: this listener is off");
+        Failure::usage(words).help(format!(
+            "give {listener} an address, or stop its socket unit"
+        ))
     };
     let unusable = |error: io::Error| {
         Failure::unreachable(format!("failed to use a passed descriptor: {error}"))
     };
-    if let Some(listener) = &listeners.lockserver {
-        let door = config
+    if let Some(passed) = &listeners.lockserver {
+        let listener = config
             .lockserver
             .as_mut()
             .ok_or_else(|| off("lockserver"))?;
-        door.address = listener.local_addr().map_err(unusable)?;
+        listener.address = passed.local_addr().map_err(unusable)?;
     }
-    if let Some(listener) = &listeners.beanstalk {
-        let door = config.beanstalk.as_mut().ok_or_else(|| off("beanstalk"))?;
-        door.address = listener.address().map_err(unusable)?;
+    if let Some(passed) = &listeners.beanstalk {
+        let listener = config.beanstalk.as_mut().ok_or_else(|| off("beanstalk"))?;
+        listener.address = passed.address().map_err(unusable)?;
     }
-    if let Some(listener) = &listeners.http {
-        let door = config.http.as_mut().filter(|door| door.tcp.is_some());
-        let door = door.ok_or_else(|| off("http"))?;
-        door.tcp = Some(listener.local_addr().map_err(unusable)?);
+    if let Some(passed) = &listeners.http {
+        let listener = config.http.as_mut().filter(|http| http.tcp.is_some());
+        let listener = listener.ok_or_else(|| off("http"))?;
+        listener.tcp = Some(passed.local_addr().map_err(unusable)?);
     }
-    if let Some(listener) = &listeners.socket {
-        let door = config.http.as_mut().ok_or_else(|| off("socket"))?;
-        let address = listener.local_addr().map_err(unusable)?;
-        door.socket = address.as_pathname().map(ToOwned::to_owned);
+    if let Some(passed) = &listeners.socket {
+        let listener = config.http.as_mut().ok_or_else(|| off("socket"))?;
+        let address = passed.local_addr().map_err(unusable)?;
+        listener.socket = address.as_pathname().map(ToOwned::to_owned);
     }
     config.listeners = listeners;
     Ok(())

@@ -232,7 +232,7 @@ impl<P> Peer<P> {
 
     fn start_sexton(
         protocol: P,
-        door: &'static str,
+        listener: &'static str,
         (durable, site): (bool, &Site),
         config: Option<&Path>,
     ) -> Result<Self, Failure> {
@@ -241,7 +241,7 @@ impl<P> Peer<P> {
         let program = site.program()?.to_owned();
         let config = config.map(Path::to_owned);
         let again: Again = Box::new(move |data, address| {
-            let mut command = sexton(&program, door, durable.then_some(data), address);
+            let mut command = sexton(&program, listener, durable.then_some(data), address);
             if let Some(config) = &config {
                 command.arg("--config").arg(config);
             }
@@ -261,7 +261,7 @@ impl<P> Peer<P> {
         peer.address = ready
             .split_whitespace()
             .filter_map(|word| word.split_once('='))
-            .find_map(|(name, address)| (name == door).then(|| address.parse().ok())?)
+            .find_map(|(name, address)| (name == listener).then(|| address.parse().ok())?)
             .ok_or_else(|| cannot(SEXTON, format!("it printed {ready:?}")))?;
         drain(output, SEXTON)?;
         Ok(peer)
@@ -333,14 +333,14 @@ impl<P> Peer<P> {
 }
 
 /// All listeners; a measurement enables one of them.
-const DOORS: [&str; 3] = [LOCKSERVER, "beanstalk", "http"];
+const LISTENERS: [&str; 3] = [LOCKSERVER, "beanstalk", "http"];
 
 /// Returns the command that starts sexton with one listener, with its data in a directory or without files.
-fn sexton(program: &Path, door: &str, data: Option<&Path>, address: SocketAddr) -> Command {
+fn sexton(program: &Path, listener: &str, data: Option<&Path>, address: SocketAddr) -> Command {
     let mut command = Command::new(program);
     command.args(["serve", "--log", "error"]);
-    for name in DOORS {
-        let place = if name == door {
+    for name in LISTENERS {
+        let place = if name == listener {
             address.to_string()
         } else {
             "off".to_owned()

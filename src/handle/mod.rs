@@ -66,7 +66,8 @@ use crate::spine::shared::Halt;
 #[cfg(feature = "http")]
 use crate::status::JournalStatus;
 use crate::status::{
-    ActorReport, Doors, FollowingStatus, Listening, NodeStatus, Recovered, Reloaded, fsync_words,
+    ActorReport, FollowingStatus, Listeners, Listening, NodeStatus, Recovered, Reloaded,
+    fsync_words,
 };
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +84,7 @@ pub struct Handle {
 }
 
 /// A listener of the node. It is built on the handle, and reports to the status as plain data.
-pub(crate) trait Listener: Send + Sync {
+pub(crate) trait ListenerStatus: Send + Sync {
     /// Adds the listener's address and statistics to `listening`; `locks` are the numbers of lock owners and contenders.
     fn show(&self, locks: (u32, u32), listening: &mut Listening);
 }
@@ -108,7 +109,7 @@ pub(crate) struct Facts {
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     pub(crate) snapshots: checkpoint::SharedStatus,
     /// The listeners, in the order in which they were opened.
-    pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
+    pub(crate) listeners: Mutex<Vec<Box<dyn ListenerStatus>>>,
     pub(crate) system: System,
     pub(crate) keeping: Keeping,
     #[cfg(feature = "replay")]
@@ -222,12 +223,12 @@ impl Handle {
     }
 
     /// Returns the addresses of the listeners.
-    pub fn doors(&self) -> Doors {
-        self.listening((0, 0)).doors
+    pub fn listeners(&self) -> Listeners {
+        self.listening((0, 0)).listeners
     }
 
     /// Adds a listener to the status.
-    pub(crate) fn add_listener(&self, listener: impl Listener + 'static) {
+    pub(crate) fn add_listener(&self, listener: impl ListenerStatus + 'static) {
         let listeners = self.facts.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.push(Box::new(listener));
@@ -336,7 +337,7 @@ impl Handle {
             pid: self.pid(),
             data: facts.data.clone(),
             fsync: fsync_words(facts.fsync, facts.journal.is_some()),
-            doors: listening.doors,
+            listeners: listening.listeners,
             uptime_ms: now.0.saturating_sub(facts.started.0),
             now,
             wall_offset_ms: facts.clock.offset_ms(),

@@ -1,7 +1,7 @@
 //! The core thread of a node: opens the data directory and the listeners, and closes them again when the node stops.
 
 use super::chance::chance;
-use super::doors::OpenDoors;
+use super::listeners::OpenListeners;
 use super::{NodeError, cut_words, faults, ports, swept};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -86,13 +86,13 @@ impl Core {
         self,
         config: Config,
         received: mpsc::UnboundedReceiver<Command>,
-        ready: &std::sync::mpsc::Sender<Result<(Handle, OpenDoors), NodeError>>,
+        ready: &std::sync::mpsc::Sender<Result<(Handle, OpenListeners), NodeError>>,
     ) {
         // On the heap, because this future holds the recovered state of every actor.
         match Box::pin(self.open(config)).await {
             Ok(open) => {
                 // `Node::open` waits for this.
-                drop(ready.send(Ok((open.handle.clone(), open.doors.clone()))));
+                drop(ready.send(Ok((open.handle.clone(), open.listeners.clone()))));
                 open.serve(received).await;
             }
             Err(error) => drop(ready.send(Err(error))),
@@ -100,8 +100,8 @@ impl Core {
     }
 
     async fn open(self, mut config: Config) -> Result<Open, NodeError> {
-        let hosts = OpenDoors::hosts(&config)?;
-        OpenDoors::bind_at_first_start(&mut config)?;
+        let hosts = OpenListeners::hosts(&config)?;
+        OpenListeners::bind_at_first_start(&mut config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
         let clock = clock(&config, past.found.tail.last_at);
@@ -155,10 +155,10 @@ impl Core {
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
         begin_with(&handle, &config, &keeping).await;
-        match OpenDoors::open(&config, hosts, &handle).await {
-            Ok(doors) => Ok(Open {
+        match OpenListeners::open(&config, hosts, &handle).await {
+            Ok(listeners) => Ok(Open {
                 handle,
-                doors,
+                listeners,
                 spine,
                 checkpoints,
                 files,
@@ -317,7 +317,7 @@ fn hosts_of(replicas: Actors<ReplicaOf>) -> Actors<HostOf> {
 /// A node with its listeners open.
 struct Open {
     handle: Handle,
-    doors: OpenDoors,
+    listeners: OpenListeners,
     spine: Rc<Spine>,
     checkpoints: Rc<Checkpoints>,
     files: Option<CoreResources>,
@@ -327,7 +327,7 @@ impl Open {
     async fn serve(self, mut received: mpsc::UnboundedReceiver<Command>) {
         let Self {
             handle,
-            doors,
+            listeners,
             spine,
             checkpoints,
             files,
@@ -355,7 +355,7 @@ impl Open {
             }
         }
         say_goodbye(&spine).await;
-        doors.close().await;
+        listeners.close().await;
         drop(handle);
         end(&spine, &checkpoints, files).await;
     }

@@ -5,13 +5,13 @@
 
 mod chance;
 mod core;
-mod doors;
 mod faults;
+mod listeners;
 mod ports;
 mod swept;
 
 use self::core::Core;
-use self::doors::OpenDoors;
+use self::listeners::OpenListeners;
 use crate::clock::ClockError;
 use crate::config::Config;
 use crate::handle::Command;
@@ -60,10 +60,10 @@ pub enum NodeError {
     #[error(transparent)]
     Tls(#[from] crate::protocols::http::TlsError),
     /// A listener could not be opened.
-    #[error("open the {door} listener on {address}: {source}")]
-    Door {
+    #[error("open the {listener} listener on {address}: {source}")]
+    Listener {
         /// The protocol of the listener.
-        door: &'static str,
+        listener: &'static str,
         /// The listener's address.
         address: String,
         /// The error of the operating system.
@@ -85,10 +85,13 @@ pub enum NodeError {
 
 impl NodeError {
     /// Returns a function that wraps the error of a listener that did not open.
-    fn door(door: &'static str, address: &impl ToString) -> impl FnOnce(std::io::Error) -> Self {
+    fn listener(
+        listener: &'static str,
+        address: &impl ToString,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let address = address.to_string();
-        move |source| Self::Door {
-            door,
+        move |source| Self::Listener {
+            listener,
             address,
             source,
         }
@@ -102,7 +105,7 @@ impl From<crate::protocols::http::OpenError> for NodeError {
         match error {
             OpenError::Token(error) => Self::Token(error),
             OpenError::Tls(error) => Self::Tls(error),
-            OpenError::Listen { address, source } => Self::door("http", &address)(source),
+            OpenError::Listen { address, source } => Self::listener("http", &address)(source),
             OpenError::Thread(error) => Self::Core(error),
         }
     }
@@ -111,7 +114,7 @@ impl From<crate::protocols::http::OpenError> for NodeError {
 /// A running coordinator. Dropping it stops it cleanly.
 pub struct Node {
     handle: Handle,
-    doors: OpenDoors,
+    listeners: OpenListeners,
     commands: mpsc::UnboundedSender<Command>,
     thread: Option<JoinHandle<()>>,
 }
@@ -147,9 +150,9 @@ impl Node {
             })
             .map_err(NodeError::Core)?;
         match opened.recv() {
-            Ok(Ok((handle, doors))) => Ok(Self {
+            Ok(Ok((handle, listeners))) => Ok(Self {
                 handle,
-                doors,
+                listeners,
                 commands,
                 thread: Some(thread),
             }),
@@ -166,14 +169,14 @@ impl Node {
     }
 
     /// Returns the LockServer listener, if it is open.
-    pub fn lockserver(&self) -> Option<&lockserver::Door> {
-        self.doors.lockserver.as_ref()
+    pub fn lockserver(&self) -> Option<&lockserver::Listener> {
+        self.listeners.lockserver.as_ref()
     }
 
     /// Returns the HTTP listener, if it is open.
     #[cfg(feature = "http")]
-    pub fn http(&self) -> Option<&crate::protocols::http::Door> {
-        self.doors.http.as_ref()
+    pub fn http(&self) -> Option<&crate::protocols::http::Listener> {
+        self.listeners.http.as_ref()
     }
 
     /// Stops cleanly: everything acknowledged is on disk, and the next start needs no repair. Blocks until the node has stopped.

@@ -1,5 +1,4 @@
-//! The listeners: they turn bytes into messages and replies into bytes, and decide nothing about locks or jobs. In this
-//! code a listener is called a *door*.
+//! The listeners: they turn bytes into messages and replies into bytes, and decide nothing about locks or jobs.
 //!
 //! | file | holds |
 //! |---|---|

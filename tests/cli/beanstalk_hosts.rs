@@ -41,8 +41,8 @@ fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     let listed = networks
         .iter()
         .flat_map(|network| ["--beanstalk-hosts", network]);
-    let doors = ["--memory", "--lockserver", "off", "--beanstalk", &address];
-    let flags: Vec<&str> = doors.into_iter().chain(listed).collect();
+    let listeners = ["--memory", "--lockserver", "off", "--beanstalk", &address];
+    let flags: Vec<&str> = listeners.into_iter().chain(listed).collect();
     Daemon::serve(&flags)
 }
 

@@ -19,8 +19,8 @@ impl Drained {
     fn start() -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
-        let door = ["--beanstalk", "127.0.0.1:0"];
-        let daemon = Daemon::serve(&[&["--data", text(&data)], &door[..]].concat());
+        let listener = ["--beanstalk", "127.0.0.1:0"];
+        let daemon = Daemon::serve(&[&["--data", text(&data)], &listener[..]].concat());
         Self {
             daemon,
             data,

@@ -224,15 +224,15 @@ fn a_start_that_fails_for_its_address_leaves_no_directory() {
     let address = taken.local_addr().expect("an address").to_string();
     let files = files();
     let data = files.path().join("below/data");
-    for door in ["--lockserver", "--beanstalk", "--http"] {
-        let found = refused(&["--data", text(&data), door, &address]);
+    for listener in ["--lockserver", "--beanstalk", "--http"] {
+        let found = refused(&["--data", text(&data), listener, &address]);
         says(found, 3, &[&address, "in use"]);
         let left = files
             .path()
             .read_dir()
             .expect("the directory exists")
             .count();
-        assert_eq!(left, 0, "{door}");
+        assert_eq!(left, 0, "{listener}");
     }
 }
 
@@ -261,7 +261,7 @@ fn a_directory_that_is_none_is_said_to_be_a_file() {
 }
 
 #[test]
-fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
+fn a_listener_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     let files = files();
     let first = Daemon::serve(&["--data", text(files.path())]);
     let mut client = Client::connect(first.lockserver()).expect("connected");
@@ -451,7 +451,7 @@ fn a_directory_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn the_ready_line_names_every_door() {
+fn the_ready_line_names_every_listener() {
     let daemon = Daemon::serve(&["--memory"]);
     let address = daemon.lockserver();
     assert_eq!(

@@ -206,7 +206,7 @@ fn healthy(mut stream: impl std::io::Read + std::io::Write) -> bool {
 }
 
 #[test]
-fn passed_listeners_become_doors() {
+fn passed_listeners_become_listeners() {
     let files = files();
     let notify = files.path().join("notify");
     let ear = NotifySocket::at(&notify);

@@ -430,7 +430,10 @@ pub(crate) const BLOCKS: &[Block] = &[
         begins: "curl -s http://127.0.0.1:11380/healthz",
         needs: &["curl"],
         instead: &[("/var/lib/", "")],
-        output: Output::ButNumbers(&[("\"/var/lib/sexton\"", "..."), ("\"doors\":{...", "...")]),
+        output: Output::ButNumbers(&[
+            ("\"/var/lib/sexton\"", "..."),
+            ("\"listeners\":{...", "..."),
+        ]),
         ..PLAIN
     },
     Block {

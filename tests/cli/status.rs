@@ -116,7 +116,7 @@ fn a_person_and_a_program_read_the_status() {
     let json: serde_json::Value =
         serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("valid JSON");
     assert_eq!(json["pid"], number);
-    assert_eq!(json["doors"]["http"], http);
+    assert_eq!(json["listeners"]["http"], http);
     let following = &json["following"];
     let kernel = sexton::kernel::host::abilities();
     assert_eq!(following["tier"], kernel.tier().name(), "{following}");
@@ -209,7 +209,7 @@ fn a_token_is_read_again_at_hup_and_never_told() {
 }
 
 #[test]
-fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
+fn settings_of_the_http_listener_that_cannot_be_are_told_before_anything_opens() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (data, file) = (
         directory.path().join("data"),

@@ -77,11 +77,11 @@ fn where_nobody_looks_one_frame_is_printed() {
 }
 
 #[test]
-fn jobs_and_the_beanstalkd_door_are_shown() {
+fn jobs_and_the_beanstalkd_listener_are_shown() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().to_str().expect("UTF-8");
-    let door = ["--beanstalk", "127.0.0.1:0", "--beanstalk-connections", "2"];
-    let coordinator = Daemon::serve(&[&["--data", data], &door[..]].concat());
+    let listener = ["--beanstalk", "127.0.0.1:0", "--beanstalk-connections", "2"];
+    let coordinator = Daemon::serve(&[&["--data", data], &listener[..]].concat());
     let connect = || Client::connect(coordinator.beanstalk()).expect("it listens");
     let mut client = connect();
     let mut ask = |command: &str| client.ask(command).expect("an answer").line;

@@ -195,7 +195,7 @@ fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
             supervisor,
             ..actors::Rules::default()
         },
-        lockserver: Some(node::door()),
+        lockserver: Some(node::listener()),
         ..Config::at(files.path())
     })
 }
@@ -521,7 +521,7 @@ fn there_is_room(client: &mut Client) -> bool {
 #[test]
 fn a_commit_that_panics_halts_a_node_without_files() {
     let (node, address) = node::open(Config {
-        lockserver: Some(node::door()),
+        lockserver: Some(node::listener()),
         ..Config::in_memory()
     });
     drop(plant(&node.handle(), Stage::Commit));

@@ -73,13 +73,13 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
         "the server's own user needs none"
     );
 
-    let (door, file) = (opened.door(), opened.directory.path().join("token"));
+    let (listener, file) = (opened.listener(), opened.directory.path().join("token"));
     assert!(
-        door.reload_token().expect("the token file is readable") == Some(false),
+        listener.reload_token().expect("the token file is readable") == Some(false),
         "nothing changed"
     );
     write_private(&file, "short");
-    let error = door
+    let error = listener
         .reload_token()
         .expect_err("it is too short")
         .to_string();
@@ -90,7 +90,7 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(with(TOKEN).status, 200, "the old token stays in force");
     write_private(&file, "another-token-of-the-right-length\n");
     assert_eq!(
-        door.reload_token().expect("the token file is readable"),
+        listener.reload_token().expect("the token file is readable"),
         Some(true),
         "it changed"
     );

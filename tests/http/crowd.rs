@@ -96,7 +96,7 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     let mut one = crowd.swap_remove(2500);
     assert!(one.next().is_some());
     drop((one, crowd));
-    let stats = || opened.door().stats();
+    let stats = || opened.listener().stats();
     crate::lock::until(|| stats().active == 0);
     assert!(
         opened.get("/v1/events?after=x", "").status == 400,

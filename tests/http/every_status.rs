@@ -165,7 +165,7 @@ impl Nodes {
         std::fs::write(&snapshots, "no folder").expect("our own file");
         let crowded = Opened::with(|http| http.connections_max = 1);
         let taken = crowded.connect();
-        let stats = || crowded.door().stats();
+        let stats = || crowded.listener().stats();
         crate::lock::until(|| stats().active == 1);
         let full = Opened::configured(|config| config.rules.lock.entries_max = 1);
         hold(&full);

@@ -172,7 +172,7 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     answers(&text)[0].problem(503);
     assert_eq!(opened.get_over_socket("/healthz").status, 200);
     drop(taken);
-    let stats = || opened.door().stats();
+    let stats = || opened.listener().stats();
     while stats().active > 0 {
         std::thread::yield_now();
     }

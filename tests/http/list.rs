@@ -42,7 +42,7 @@ fn lists_that_nobody_reads_cost_little() {
     raise_descriptor_limit();
     let opened = Opened::new();
     take_long_ones(&opened, 1000);
-    let stats = || opened.door().stats();
+    let stats = || opened.listener().stats();
     let before = resident("self");
     let clients: Vec<TcpStream> = (0..300)
         .map(|_| {

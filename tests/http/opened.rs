@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(crate) use sexton::block_on as run;
 use sexton::config::{Config, HttpConfig, LockserverConfig};
 use sexton::node::{Handle, Node};
-use sexton::protocols::http::Door;
+use sexton::protocols::http::Listener;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -124,17 +124,23 @@ impl Opened {
         self.node.as_ref().expect("the node is running").handle()
     }
 
-    pub(crate) fn door(&self) -> &Door {
+    pub(crate) fn listener(&self) -> &Listener {
         let node = self.node.as_ref().expect("the node is running");
         node.http().expect("the listener is open")
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.handle().doors().http.expect("the listener is open")
+        self.handle()
+            .listeners()
+            .http
+            .expect("the listener is open")
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.handle().doors().socket.expect("the listener is open")
+        self.handle()
+            .listeners()
+            .socket
+            .expect("the listener is open")
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

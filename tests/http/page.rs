@@ -201,7 +201,7 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
         "another-token-of-the-right-length\n",
     );
     opened
-        .door()
+        .listener()
         .reload_token()
         .expect("the token file is readable");
     assert_eq!(opened.get("/", &cookie).status, 401);

@@ -55,9 +55,9 @@ fn the_status_tells_what_was_done() {
         );
         assert_eq!(status["pid"], std::process::id());
         assert_eq!(status["fsync"], "always");
-        assert_eq!(status["doors"]["http"], opened.address().to_string());
+        assert_eq!(status["listeners"]["http"], opened.address().to_string());
         assert_eq!(
-            status["doors"]["socket"],
+            status["listeners"]["socket"],
             opened.socket().to_str().expect("UTF-8")
         );
         let mut actors = status["actors"].as_array().expect("a list").iter();
@@ -174,7 +174,7 @@ fn the_metrics_tell_of_the_machine_and_of_the_process() {
 }
 
 #[test]
-fn the_metrics_count_those_who_come_to_the_beanstalkd_door() {
+fn the_metrics_count_those_who_come_to_the_beanstalkd_listener() {
     let closed = Opened::new().get("/metrics", "").body;
     assert!(!closed.contains("sexton_beanstalk_"), "{closed}");
     let opened = Opened::configured(|config| {
@@ -185,7 +185,7 @@ fn the_metrics_count_those_who_come_to_the_beanstalkd_door() {
         });
     });
     let status = opened.get("/v1/status", "").json();
-    let address = status["doors"]["beanstalk"]
+    let address = status["listeners"]["beanstalk"]
         .as_str()
         .expect("the listener is open");
     let connect = || TcpStream::connect(address).expect("it listens");

@@ -38,7 +38,7 @@ fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
             ..Config::in_memory()
         };
         match Node::open(config) {
-            Err(error @ NodeError::Door { .. }) => error.to_string(),
+            Err(error @ NodeError::Listener { .. }) => error.to_string(),
             Err(error) => panic!("another error: {error}"),
             Ok(_) => panic!("it opened"),
         }

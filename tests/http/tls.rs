@@ -152,21 +152,21 @@ fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 8]).expect("a clean end"), 0);
     }
-    let stats = || opened.door().stats();
+    let stats = || opened.listener().stats();
     crate::lock::until(|| stats().active == 0);
 }
 
 #[test]
 fn a_certificate_is_read_again() {
     let (opened, identity) = opened();
-    let door = opened.door();
+    let listener = opened.listener();
     assert_eq!(
-        door.reload_identity().expect("it still exists"),
+        listener.reload_identity().expect("it still exists"),
         Some(false)
     );
     let next = Identity::in_directory(opened.directory.path(), "next");
     std::fs::copy(&next.certificate, &identity.certificate).expect("a writable file");
-    let wrong = door
+    let wrong = listener
         .reload_identity()
         .expect_err("the key is another's")
         .to_string();
@@ -181,7 +181,7 @@ fn a_certificate_is_read_again() {
     );
     std::fs::copy(&next.key, &identity.key).expect("a writable file");
     assert_eq!(
-        door.reload_identity().expect("they belong together"),
+        listener.reload_identity().expect("they belong together"),
         Some(true)
     );
     assert_eq!(ask(connect(&opened, &next.der), HEALTH).status, 200);

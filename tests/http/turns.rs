@@ -57,7 +57,7 @@ fn a_lock_is_had_while_many_look_at_every_queue() {
     let (reading, theirs) = (handle.clone(), Arc::clone(&stop));
     let readers = std::thread::Builder::new().spawn(move || read_on(&reading, &theirs));
     // They send their queries over HTTP and through the library; locks are acquired over another listener.
-    let lockserver = handle.doors().lockserver.expect("the listener is open");
+    let lockserver = handle.listeners().lockserver.expect("the listener is open");
     let mut client = TcpStream::connect(lockserver).expect("it listens");
     let patience = Some(Duration::from_secs(30));
     client

@@ -58,7 +58,7 @@ impl Served {
         };
         change(&mut config);
         let node = Node::open(config.clone()).expect("the node opens");
-        let address = node.handle().doors().http.expect("it listens");
+        let address = node.handle().listeners().http.expect("it listens");
         config.http.as_mut().expect("HTTP is configured").tcp = Some(address);
         Self {
             node: Some(node),

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
 /// Flags for tests that configure no listeners, so that none uses an address of another test.
-const DOORS: [(&str, &str); 3] = [
+const LISTENERS: [(&str, &str); 3] = [
     ("--beanstalk", "off"),
     ("--lockserver", "127.0.0.1:0"),
     ("--http", "off"),
@@ -58,9 +58,9 @@ pub(crate) fn forget_environment(command: &mut Command) {
 pub(crate) fn serve(flags: &[&str]) -> Command {
     let mut command = sexton();
     command.arg("serve").args(flags);
-    for (door, address) in DOORS {
-        if !flags.contains(&door) {
-            command.args([door, address]);
+    for (listener, address) in LISTENERS {
+        if !flags.contains(&listener) {
+            command.args([listener, address]);
         }
     }
     command
@@ -130,20 +130,20 @@ impl Daemon {
 
     /// Returns the address of its LockServer listener.
     pub(crate) fn lockserver(&self) -> SocketAddr {
-        self.door("lockserver=")
+        self.listener("lockserver=")
     }
 
     /// Returns the address of its HTTP listener.
     pub(crate) fn http(&self) -> SocketAddr {
-        self.door("http=")
+        self.listener("http=")
     }
 
     /// Returns the address of its beanstalkd listener, if that is a TCP port.
     pub(crate) fn beanstalk(&self) -> SocketAddr {
-        self.door("beanstalk=")
+        self.listener("beanstalk=")
     }
 
-    fn door(&self, name: &str) -> SocketAddr {
+    fn listener(&self, name: &str) -> SocketAddr {
         let mut words = self.ready.split_whitespace();
         let address = words.find_map(|word| word.strip_prefix(name));
         address

@@ -10,7 +10,7 @@ use sexton::{Config, Node};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Configures a LockServer listener on a free port of loopback.
-pub(crate) fn door() -> LockserverConfig {
+pub(crate) fn listener() -> LockserverConfig {
     LockserverConfig {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         ..LockserverConfig::default()
@@ -20,7 +20,7 @@ pub(crate) fn door() -> LockserverConfig {
 /// Opens a node, and returns the address of its LockServer listener.
 pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
     let node = Node::open(config).expect("the node opens");
-    let address = node.handle().doors().lockserver;
+    let address = node.handle().listeners().lockserver;
     (node, address.expect("the listener was configured"))
 }
 

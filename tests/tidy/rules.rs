@@ -84,8 +84,8 @@ pub(crate) const RULES: &[Rule] = &[
                 "use crate::actors::queue::state::State;",
             ),
             ("src/billing/mod.rs", "fn f() {}"),
-            ("src/node/core.rs", "use crate::protocols::http::Door;"),
-            ("src/handle/mod.rs", "use crate::protocols::http::Door;"),
+            ("src/node/core.rs", "use crate::protocols::http::Listener;"),
+            ("src/handle/mod.rs", "use crate::protocols::http::Listener;"),
             ("src/node/locks.rs", "use crate::replay::Line;"),
             (
                 "src/spine/host.rs",
@@ -102,8 +102,11 @@ pub(crate) const RULES: &[Rule] = &[
                 "src/protocols/lockserver/session.rs",
                 "use crate::actors::lock::{Message, Name};",
             ),
-            ("src/node/mod.rs", "use crate::protocols::lockserver::Door;"),
-            ("src/node/mod.rs", "use crate::protocols::http::Door;"),
+            (
+                "src/node/mod.rs",
+                "use crate::protocols::lockserver::Listener;",
+            ),
+            ("src/node/mod.rs", "use crate::protocols::http::Listener;"),
         ],
     },
     Rule {

@@ -339,7 +339,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     // Where a node's listeners are opened, and failures to open them are reported: nowhere else below the tools.
-    ("src/node/doors.rs", LISTENERS),
+    ("src/node/listeners.rs", LISTENERS),
     ("src/node/mod.rs", LISTENERS),
 ];
 
@@ -392,7 +392,7 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
     (
         &[
             "src/protocols/beanstalk/client.rs",
-            "src/protocols/beanstalk/door.rs",
+            "src/protocols/beanstalk/listener.rs",
             "src/protocols/beanstalk/session.rs",
         ],
         "sessions share the state of the listener that opens them, and clients its default tube",
@@ -406,7 +406,7 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "src/protocols/lockserver/door.rs",
+            "src/protocols/lockserver/listener.rs",
             "src/protocols/lockserver/session.rs",
         ],
         "sessions share the state of the listener that opens them",

@@ -225,7 +225,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
     let node = Node::open(config)?;
     notify.ready("all listeners are open");
     let handle = node.handle();
-    tracing::info!(pid = std::process::id(), doors = ?handle.doors().beanstalk, "serving");
+    tracing::info!(pid = std::process::id(), listeners = ?handle.listeners().beanstalk, "serving");
     let mut status = None;
     let mut freed = std::pin::pin!(give_back_forever());
     loop {

@@ -178,16 +178,16 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
     reason = "the ready line is this program's output"
 )]
 fn announce(handle: &Handle) {
-    let doors = handle.doors();
-    let socket = doors
+    let listeners = handle.listeners();
+    let socket = listeners
         .socket
         .as_ref()
         .map_or("off".to_owned(), |path| path.display().to_string());
     println!(
         "ready lockserver={} beanstalk={} http={} socket={socket}",
-        shown(doors.lockserver.as_ref()),
-        shown(doors.beanstalk.as_ref()),
-        shown(doors.http.as_ref()),
+        shown(listeners.lockserver.as_ref()),
+        shown(listeners.beanstalk.as_ref()),
+        shown(listeners.http.as_ref()),
     );
     let recovered = handle.recovered();
     tracing::info!(
@@ -222,14 +222,14 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     let lockserver = node
         .lockserver
         .as_ref()
-        .map_or(0, |door| door.connections_max);
+        .map_or(0, |listener| listener.connections_max);
     let beanstalk = node
         .beanstalk
         .as_ref()
-        .map_or(0, |door| door.connections_max);
-    let http = node.http.as_ref().map_or(0, |door| {
-        let listeners = u64::from(door.tcp.is_some()) + u64::from(door.socket.is_some());
-        listeners * u64::from(door.connections_max)
+        .map_or(0, |listener| listener.connections_max);
+    let http = node.http.as_ref().map_or(0, |listener| {
+        let listeners = u64::from(listener.tcp.is_some()) + u64::from(listener.socket.is_some());
+        listeners * u64::from(listener.connections_max)
     });
     let connections = u64::from(lockserver) + u64::from(beanstalk) + http;
     if descriptors >= connections.saturating_add(OTHER_DESCRIPTORS) {

@@ -33,12 +33,12 @@ impl Reload {
     pub(crate) async fn reload(&mut self, node: &Node) {
         let mut problems = Vec::new();
         problems.extend(self.reload_settings(node).await);
-        if let Some(door) = node.lockserver() {
-            problems.extend(reloaded("hosts list", door.reload_hosts()));
+        if let Some(listener) = node.lockserver() {
+            problems.extend(reloaded("hosts list", listener.reload_hosts()));
         }
-        if let Some(door) = node.http() {
-            problems.extend(reloaded("token file", door.reload_token()));
-            problems.extend(reloaded("TLS certificate", door.reload_identity()));
+        if let Some(listener) = node.http() {
+            problems.extend(reloaded("token file", listener.reload_token()));
+            problems.extend(reloaded("TLS certificate", listener.reload_identity()));
         }
         node.handle().note_reload(problems);
     }

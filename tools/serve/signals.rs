@@ -102,8 +102,8 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     let disk = RealDisk::new(data);
     for answer in answers.into_iter().flatten() {
         let written = match answer {
-            Reply::Counts { owners, contenders } => node.lockserver().map_or(Ok(()), |door| {
-                let lines = door.stats(owners, contenders).to_lines();
+            Reply::Counts { owners, contenders } => node.lockserver().map_or(Ok(()), |listener| {
+                let lines = listener.stats(owners, contenders).to_lines();
                 disk.replace("lockserver.stats", lines.as_bytes())
             }),
             Reply::List(entries) => {

@@ -42,11 +42,11 @@ pub(crate) struct Settings {
 
     /// Address of the LockServer listener, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_address(LOCKSERVER_PORT))]
-    lockserver: Door,
+    lockserver: Listener,
 
     /// Address of the beanstalkd listener, unix:PATH for a Unix socket, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_beanstalk())]
-    beanstalk: JobDoor,
+    beanstalk: BeanstalkSetting,
 
     /// Network whose hosts may use the beanstalkd listener besides loopback, such as 10.0.0.0/8; repeatable
     #[arg(long = "beanstalk-hosts", value_name = "NETWORK")]
@@ -66,7 +66,7 @@ pub(crate) struct Settings {
 
     /// Address of the HTTP listener, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
-    http: Door,
+    http: Listener,
 
     /// Mode of the Unix socket, such as 0660; every user who can connect is served [default: 0600, or 0660 with --socket-group]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
@@ -160,16 +160,16 @@ enum First {
 
 /// The address of a listener, or off.
 #[derive(Clone, Copy, Debug)]
-enum Door {
+enum Listener {
     At(SocketAddr),
     Off,
 }
 
 /// The address of the beanstalkd listener; `None` if it is off.
 #[derive(Clone, Debug)]
-struct JobDoor(Option<Address>);
+struct BeanstalkSetting(Option<Address>);
 
-impl std::str::FromStr for JobDoor {
+impl std::str::FromStr for BeanstalkSetting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -186,7 +186,7 @@ impl std::str::FromStr for JobDoor {
     }
 }
 
-impl std::fmt::Display for JobDoor {
+impl std::fmt::Display for BeanstalkSetting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             Some(address) => address.fmt(f),
@@ -195,8 +195,8 @@ impl std::fmt::Display for JobDoor {
     }
 }
 
-fn default_beanstalk() -> JobDoor {
-    JobDoor(Some(BeanstalkConfig::default().address))
+fn default_beanstalk() -> BeanstalkSetting {
+    BeanstalkSetting(Some(BeanstalkConfig::default().address))
 }
 
 /// How long a connection may be silent; `None` for no limit.
@@ -232,7 +232,7 @@ fn parse_group(text: &str) -> Result<Group, String> {
     group.ok_or_else(|| "no such group in /etc/group; a number also works".to_owned())
 }
 
-impl std::str::FromStr for Door {
+impl std::str::FromStr for Listener {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -245,7 +245,7 @@ impl std::str::FromStr for Door {
     }
 }
 
-impl std::fmt::Display for Door {
+impl std::fmt::Display for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::At(address) => address.fmt(f),
@@ -254,7 +254,7 @@ impl std::fmt::Display for Door {
     }
 }
 
-impl Door {
+impl Listener {
     fn address(self) -> Option<SocketAddr> {
         match self {
             Self::At(address) => Some(address),
@@ -263,8 +263,8 @@ impl Door {
     }
 }
 
-fn default_address(port: u16) -> Door {
-    Door::At(SocketAddr::from(([127, 0, 0, 1], port)))
+fn default_address(port: u16) -> Listener {
+    Listener::At(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 /// Parses `always`, `never`, or `interval:MS`.

@@ -24,9 +24,9 @@ pub(crate) fn place(status: &Value, width: usize) -> Vec<String> {
         "-" => otherwise.to_owned(),
         place => place.to_owned(),
     };
-    let door = |name: &str| format!("{name} {}", at(&format!("/doors/{name}"), "off"));
+    let listener = |name: &str| format!("{name} {}", at(&format!("/listeners/{name}"), "off"));
     let mut parts = vec![at("/data", "no files")];
-    parts.extend(["lockserver", "beanstalk", "http"].map(door));
+    parts.extend(["lockserver", "beanstalk", "http"].map(listener));
     flowed(&parts, "  ", width)
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn jobs(watched: &Watched, status: &Value, width: usize) -> Vec<Row> 
 }
 
 /// Formats connections and request rates of each listener, and the machine.
-pub(crate) fn doors(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
+pub(crate) fn listeners(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     let mut rows = part(10, "connections", &connections(status), width);
     let rates = watched.rates();
     if let Some(rates) = rates.filter(|_| is_there(status, "/lockserver")) {
@@ -212,12 +212,12 @@ fn phases(watched: &Watched, status: &Value) -> Vec<String> {
 fn connections(status: &Value) -> Vec<String> {
     let count = |path: &str| number(status, path);
     let mut parts = Vec::new();
-    for door in ["lockserver", "beanstalk", "http"] {
-        let path = |name: &str| format!("/{door}{name}");
+    for listener in ["lockserver", "beanstalk", "http"] {
+        let path = |name: &str| format!("/{listener}{name}");
         if status.pointer(&path("")).is_none_or(Value::is_null) {
             continue;
         }
-        let mut words = counted(door, status, &path("/active"));
+        let mut words = counted(listener, status, &path("/active"));
         // The HTTP listener has no hosts list.
         let (hosts, busy) = (
             count(&path("/rejected_hosts")),

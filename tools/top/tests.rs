@@ -35,7 +35,7 @@ pub(super) fn status(second: u64) -> Value {
     };
     json!({
         "version": "0.1.0", "pid": 4242, "data": "/var/lib/sexton", "fsync": "always",
-        "doors": {"lockserver": "127.0.0.1:11340", "beanstalk": "127.0.0.1:11300", "http": "127.0.0.1:11380", "socket": "/var/lib/sexton/sexton.sock"},
+        "listeners": {"lockserver": "127.0.0.1:11340", "beanstalk": "127.0.0.1:11300", "http": "127.0.0.1:11380", "socket": "/var/lib/sexton/sexton.sock"},
         "uptime_ms": 7_980_000 + second * 1000, "now": NOON + second * 1000, "wall_offset_ms": 0,
         "recovered": {"records": 1_204_001, "clean": true, "ms": 912, "cut": null, "snapshot": ["a", 1_000_000], "mended": []},
         "draining": false, "lock_owners": held, "lock_contenders": held / 40, "open_commands": held / 500,
@@ -198,8 +198,8 @@ fn memory(second: u64) -> (u64, Result<Value, Silence>) {
     ] {
         memory[part] = Value::Null;
     }
-    for door in ["lockserver", "beanstalk"] {
-        memory["doors"][door] = Value::Null;
+    for listener in ["lockserver", "beanstalk"] {
+        memory["listeners"][listener] = Value::Null;
     }
     memory["fsync"] = json!("memory");
     (second, Ok(memory))

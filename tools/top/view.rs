@@ -218,7 +218,7 @@ fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
         rows.extend(tasks);
         rows.push(Row::blank());
     }
-    rows.extend(details::doors(watched, status, width));
+    rows.extend(details::listeners(watched, status, width));
     rows
 }
 

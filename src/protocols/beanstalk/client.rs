@@ -4,7 +4,7 @@ use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
 };
 use crate::protocols::beanstalk::command::ReserveMode;
-use crate::protocols::beanstalk::door::DEFAULT_TUBE;
+use crate::protocols::beanstalk::listener::DEFAULT_TUBE;
 use crate::protocols::beanstalk::request::Request;
 use crate::spine::delivery::Item;
 use std::cell::OnceCell;

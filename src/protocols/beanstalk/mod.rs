@@ -10,13 +10,13 @@
 //! | `client.rs` | converts a client's commands to requests for the QueueActor |
 //! | `request.rs` `show.rs` | conversions: from commands to the QueueActor's requests, from its replies to beanstalkd's |
 //! | `session.rs` | one client: turns commands into messages for the QueueActor, in order |
-//! | `door.rs` | which connections are admitted, how many at a time, what is counted |
+//! | `listener.rs` | which connections are admitted, how many at a time, what is counted |
 
 mod client;
 pub mod codec;
 pub mod command;
-mod door;
 mod line;
+mod listener;
 pub mod reply;
 mod request;
 mod session;
@@ -25,7 +25,7 @@ pub mod stats;
 
 pub use codec::Decoder;
 pub use command::{Command, Counted, Dedup, Put, Refusal, ReserveMode, TubeName};
-pub use door::{Door, Stats};
+pub use listener::{Listener, Stats};
 pub use reply::{Job, JobState, Reply, encode};
 pub use stats::{JobStats, ServerStats, TubeStats};
 

@@ -13,7 +13,7 @@ use crate::protocols::beanstalk::DEBUG_TARGET;
 use crate::protocols::beanstalk::client::Client;
 use crate::protocols::beanstalk::codec::Decoder;
 use crate::protocols::beanstalk::command::Counted;
-use crate::protocols::beanstalk::door::Shared;
+use crate::protocols::beanstalk::listener::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::request::Request;
 use crate::protocols::beanstalk::show;

@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `door.rs` | sockets, limits, the serving thread, opening and closing |
+//! | `listener.rs` | sockets, limits, the serving thread, opening and closing |
 //! | `session.rs` | one client: its requests and answers, with their bounds |
 //! | `access.rs` | which requests are accepted: `Host`, `Origin`, token, peer |
 //! | `tls.rs` | the certificate, its key, and the handshake |
@@ -44,7 +44,6 @@ mod binding;
 mod busiest;
 mod call;
 mod counters;
-mod door;
 mod event;
 mod idempotency;
 mod input;
@@ -52,6 +51,7 @@ mod job;
 mod lease;
 mod lease_look;
 mod lease_set;
+mod listener;
 mod listing;
 mod lock;
 mod metric;
@@ -88,7 +88,7 @@ mod tls;
 mod token;
 
 pub use counters::Stats;
-pub use door::{Door, OpenError};
+pub use listener::{Listener, OpenError};
 pub use routes::description;
 pub use tls::TlsError;
 pub use token::TokenError;

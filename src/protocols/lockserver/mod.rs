@@ -6,17 +6,17 @@
 //! | `session.rs` | one client: turns commands into messages for the LockActor, in order |
 //! | `hosts.rs` | the list of admitted hosts |
 //! | `counters.rs` | the fifteen statistics |
-//! | `door.rs` | handshake, refusals, limits |
+//! | `listener.rs` | handshake, refusals, limits |
 
 pub mod codec;
 mod counters;
-mod door;
 mod hosts;
+mod listener;
 mod session;
 
 pub use counters::{Counters, Stats};
-pub use door::Door;
 pub use hosts::{Hosts, HostsError};
+pub use listener::Listener;
 
 /// The log target of this protocol's commands and answers, enabled by `-d`.
 pub const DEBUG_TARGET: &str = "sexton::lockserver::wire";

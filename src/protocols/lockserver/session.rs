@@ -8,7 +8,7 @@ use crate::config::LongWidth;
 use crate::protocols::lockserver::DEBUG_TARGET;
 use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
 use crate::protocols::lockserver::counters::Stats;
-use crate::protocols::lockserver::door::Shared;
+use crate::protocols::lockserver::listener::Shared;
 use crate::protocols::session::{NextStep, Session};
 use crate::spine::delivery::{self, Item};
 use crate::spine::runtime::Mailbox;

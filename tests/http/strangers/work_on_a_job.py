@@ -1,6 +1,6 @@
 """Works on jobs with a client that openapi-python-client made of the served description.
 
-Arguments: the folder of the generated package `sexton_client`, and the address of the HTTP door.
+Arguments: the folder of the generated package `sexton_client`, and the address of the HTTP listener.
 """
 
 import sys

@@ -1,6 +1,6 @@
 //! LockServer over a real socket: every byte vector, however the bytes are split, with files and without.
 
-mod door;
+mod listener;
 mod time;
 mod vector;
 
@@ -29,7 +29,7 @@ impl Server {
             None => Config::in_memory(),
         };
         let (node, address) = node::open(Config {
-            lockserver: Some(node::door()),
+            lockserver: Some(node::listener()),
             ..config
         });
         Self {

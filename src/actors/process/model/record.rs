@@ -187,11 +187,7 @@ impl Modelled {
         new_stop(entry, (Cause::Request, signal), (grace_ms, tree))
     }
 
-<<<<<<< HEAD
     /// Applies a notification from the process, or the absence of one.
-=======
-    /// Applies a notice from the process, or the absence of one.
->>>>>>> P2
     fn noticed(&mut self, notice: &Notice, entry: Entry, actions: &mut Actions) -> bool {
         const ABORT: u8 = 6;
         let before = (self.view.announced, self.view.said.clone());

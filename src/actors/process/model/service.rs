@@ -165,11 +165,7 @@ impl Model {
         self.find(id).is_some_and(|it| it.view.stop.is_some())
     }
 
-<<<<<<< HEAD
-    /// Returns whether a process of the service is being stopped. A stop is not reversed.
-=======
     /// Returns whether one of its processes is being stopped. A stop is never reversed.
->>>>>>> P2
     fn is_being_stopped(&self, it: &Served) -> bool {
         it.processes().any(|(_, id)| self.has_stop(id))
     }

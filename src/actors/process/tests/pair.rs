@@ -179,11 +179,7 @@ impl Pair {
         }
     }
 
-<<<<<<< HEAD
-    /// Decides, commits and logs a message, as the host does, and compares with the model.
-=======
     /// Decides, commits and logs a message, as the host does, and compares the result with the model.
->>>>>>> P2
     fn send(&mut self, message: &Message) {
         let moment = self.moment();
         let outcome = self.machine.decide(&moment, message);

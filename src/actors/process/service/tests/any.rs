@@ -142,11 +142,7 @@ proptest! {
         }
         bench.is_prompt = true;
         bench.configure(&configuration(bits));
-<<<<<<< HEAD
-        // After these rounds, every delay and every grace period has passed.
-=======
         // Long enough for every delay and every grace period to pass.
->>>>>>> P2
         for _ in 0..3 {
             bench.wait_ms(40_000);
         }

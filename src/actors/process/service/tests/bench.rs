@@ -107,11 +107,7 @@ impl Bench {
         reply
     }
 
-<<<<<<< HEAD
-    /// Decides a message, and commits the outcome here and in the replica.
-=======
     /// Decides a message, and commits it here and in the replica.
->>>>>>> P2
     pub(super) fn send(&mut self, message: &Message) -> Reply {
         let moment = Moment {
             seq: Seq(self.seq.0 + 1),

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 /// The listeners of a node. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct OpenDoors {
-    pub(super) lockserver: Option<lockserver::Door>,
+pub(super) struct OpenListeners {
+    pub(super) lockserver: Option<lockserver::Listener>,
     #[cfg(feature = "http")]
-    pub(super) http: Option<crate::protocols::http::Door>,
+    pub(super) http: Option<crate::protocols::http::Listener>,
 }
 
-impl OpenDoors {
+impl OpenListeners {
     /// Returns the hosts that LockServer admits. They are read before anything is opened, since an unusable list prevents the start.
     pub(super) fn hosts(config: &Config) -> Result<Hosts, NodeError> {
         let lockserver = config.lockserver.as_ref();
@@ -34,8 +34,8 @@ impl OpenDoors {
         if config.data.as_ref().is_none_or(|data| data.exists()) {
             return Ok(());
         }
-        let tcp = |door, at| -> Result<_, NodeError> {
-            let opened = Opened::at(&Address::Tcp(at)).map_err(NodeError::door(door, &at))?;
+        let tcp = |name, at| -> Result<_, NodeError> {
+            let opened = Opened::at(&Address::Tcp(at)).map_err(NodeError::listener(name, &at))?;
             match opened {
                 Opened::Tcp(listener) => Ok(Some(listener)),
                 Opened::Unix(_) => Ok(None),
@@ -55,7 +55,7 @@ impl OpenDoors {
         }
         #[cfg(feature = "http")]
         if let Some(http) = &config.http {
-            crate::protocols::http::Door::check_files(http)?;
+            crate::protocols::http::Listener::check_files(http)?;
             if let Some(at) = http.tcp
                 && listeners.http.is_none()
             {
@@ -76,31 +76,36 @@ impl OpenDoors {
         handle: &Handle,
     ) -> Result<Self, NodeError> {
         let clock = &handle.facts.clock;
-        let mut doors = Self::default();
+        let mut listeners = Self::default();
         if let Some(lockserver) = &config.lockserver {
             let open = config.listeners.lockserver.as_ref();
             let locks = handle.actors.lock.clone();
-            let door = lockserver::Door::open(lockserver, open, hosts, locks, Arc::clone(clock));
-            let door = door.map_err(NodeError::door("lockserver", &lockserver.address))?;
-            handle.add_listener(door.clone());
-            doors.lockserver = Some(door);
+            let listener =
+                lockserver::Listener::open(lockserver, open, hosts, locks, Arc::clone(clock));
+            let listener =
+                listener.map_err(NodeError::listener("lockserver", &lockserver.address))?;
+            handle.add_listener(listener.clone());
+            listeners.lockserver = Some(listener);
         }
         if let Some(beanstalk) = &config.beanstalk {
             let open = config.listeners.beanstalk.as_ref();
             let queues = handle.actors.queue.clone();
             let queues = (queues, handle.facts.draining.subscribe());
             let id = u64::from_le_bytes(chance()?);
-            let door = beanstalk::Door::open(beanstalk, open, queues, Arc::clone(clock), id);
-            let door = door.map_err(NodeError::door("beanstalk", &beanstalk.address))?;
-            handle.add_listener(door);
+            let listener =
+                beanstalk::Listener::open(beanstalk, open, queues, Arc::clone(clock), id);
+            let listener =
+                listener.map_err(NodeError::listener("beanstalk", &beanstalk.address))?;
+            handle.add_listener(listener);
         }
         #[cfg(feature = "http")]
         if let Some(http) = &config.http {
             let most = config.request_bytes_max();
-            let opened = crate::protocols::http::Door::open(http, &config.listeners, handle, most);
-            doors.http = Some(opened.await?);
+            let opened =
+                crate::protocols::http::Listener::open(http, &config.listeners, handle, most);
+            listeners.http = Some(opened.await?);
         }
-        Ok(doors)
+        Ok(listeners)
     }
 
     /// Stops accepting connections over HTTP. The other listeners run on the core thread and end with it.

@@ -9,16 +9,16 @@ use sexton::{Config, Node};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-fn open(door: LockserverConfig) -> (Node, SocketAddr) {
+fn open(listener: LockserverConfig) -> (Node, SocketAddr) {
     node::open(Config {
-        lockserver: Some(door),
+        lockserver: Some(listener),
         ..Config::in_memory()
     })
 }
 
 fn stats(node: &Node) -> Stats {
-    let door = node.lockserver().expect("the listener is open");
-    door.stats(0, 0)
+    let listener = node.lockserver().expect("the listener is open");
+    listener.stats(0, 0)
 }
 
 /// Asserts that a connection gets the single byte of a refusal, and ends.
@@ -35,7 +35,7 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     let (node, address) = open(LockserverConfig {
         hosts: Some(hosts.clone()),
         connections_max: 1,
-        ..node::door()
+        ..node::listener()
     });
     refused(address);
     refused(address);
@@ -44,9 +44,9 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     assert_eq!((counted.accepted, counted.active), (0, 0));
 
     std::fs::write(&hosts, "127.0.0.0/8\n").expect("a writable file");
-    let door = node.lockserver().expect("the listener is open");
+    let listener = node.lockserver().expect("the listener is open");
     assert_eq!(
-        door.reload_hosts().expect("the list reads"),
+        listener.reload_hosts().expect("the list reads"),
         Some(true),
         "it changed"
     );
@@ -60,7 +60,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
     std::fs::write(&hosts, "# nobody\n").expect("a writable file");
     let (_node, address) = open(LockserverConfig {
         hosts: Some(hosts),
-        ..node::door()
+        ..node::listener()
     });
     for _ in 0..50 {
         let mut client = Client::dial(address).expect("it listens");
@@ -74,7 +74,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
 fn one_connection_too_many_is_refused_and_counted_apart() {
     let (node, address) = open(LockserverConfig {
         connections_max: 2,
-        ..node::door()
+        ..node::listener()
     });
     let first = Client::connect(address).expect("connected");
     let mut second = Client::connect(address).expect("connected");
@@ -95,7 +95,7 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
 
 #[test]
 fn an_unknown_command_ends_the_connection_without_a_byte() {
-    let (_node, address) = open(node::door());
+    let (_node, address) = open(node::listener());
     for code in (0..=255).filter(|code| !(1..=8).contains(code)) {
         let mut client = Client::connect(address).expect("connected");
         client.send(&[code]).expect("connected");
@@ -109,7 +109,7 @@ fn an_unknown_command_ends_the_connection_without_a_byte() {
 
 #[test]
 fn what_came_before_an_unknown_command_is_answered() {
-    let (_node, address) = open(node::door());
+    let (_node, address) = open(node::listener());
     for (code, index) in [(9, "nine"), (0, "zero")] {
         let mut client = Client::connect(address).expect("connected");
         let mut bytes = lockserver::request("k", index, "alice", (60, 60, 0));
@@ -130,7 +130,7 @@ fn what_came_before_an_unknown_command_is_answered() {
 
 #[test]
 fn half_a_command_changes_nothing() {
-    let (_node, address) = open(node::door());
+    let (_node, address) = open(node::listener());
     let whole = lockserver::request("k", "i", "alice", (60, 60, 0));
     for len in 1..whole.len() {
         let mut client = Client::connect(address).expect("connected");
@@ -150,7 +150,7 @@ fn half_a_command_changes_nothing() {
 fn silence_ends_a_connection_where_it_is_bounded() {
     let (node, address) = open(LockserverConfig {
         idle: Some(Duration::from_millis(100)),
-        ..node::door()
+        ..node::listener()
     });
     let mut client = Client::connect(address).expect("connected");
     assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);
@@ -169,7 +169,7 @@ fn statistics_count_themselves_and_come_in_either_width() {
     for (long, width) in [(LongWidth::Four, 4), (LongWidth::Eight, 8)] {
         let (_node, address) = open(LockserverConfig {
             long,
-            ..node::door()
+            ..node::listener()
         });
         let mut client = Client::connect(address).expect("connected");
         let mut asked = Vec::new();

@@ -3,7 +3,7 @@
 use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Address, BeanstalkConfig, Opened};
-use crate::handle::{Drains, Listener};
+use crate::handle::{Drains, ListenerStatus};
 use crate::protocols::beanstalk::VERSION;
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
@@ -31,7 +31,7 @@ pub(crate) const DEFAULT_TUBE: &[u8] = b"default";
 
 /// A handle to the listener and the state its connections share. Clones refer to the same listener.
 #[derive(Clone)]
-pub struct Door {
+pub struct Listener {
     shared: Arc<Shared>,
     address: Address,
 }
@@ -165,7 +165,7 @@ fn processor_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-impl Door {
+impl Listener {
     /// Opens the listener and serves connections from now on. Runs on the core thread.
     pub(crate) fn open(
         config: &BeanstalkConfig,
@@ -217,9 +217,9 @@ impl Door {
     }
 }
 
-impl Listener for Door {
+impl ListenerStatus for Listener {
     fn show(&self, _locks: (u32, u32), listening: &mut crate::status::Listening) {
-        listening.doors.beanstalk = Some(self.address.clone());
+        listening.listeners.beanstalk = Some(self.address.clone());
         listening.beanstalk = Some(self.stats());
     }
 }

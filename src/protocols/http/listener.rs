@@ -2,7 +2,7 @@
 //! large answer nor a slow client delays the actors.
 
 use crate::config::{HttpConfig, Listeners};
-use crate::handle::{Handle, Listener, Requester};
+use crate::handle::{Handle, ListenerStatus, Requester};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
@@ -56,7 +56,7 @@ const LONG: [&str; 6] = [
 
 /// A handle to the HTTP listener. Clones refer to the same one.
 #[derive(Clone)]
-pub struct Door {
+pub struct Listener {
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
     socket: Option<PathBuf>,
@@ -95,7 +95,7 @@ fn read_files(config: &HttpConfig) -> Result<(Option<Tokens>, Option<Identity>),
     Ok((tokens, identity.transpose()?))
 }
 
-impl Door {
+impl Listener {
     /// Checks that the token file, the certificate and its key can be used.
     pub(crate) fn check_files(config: &HttpConfig) -> Result<(), OpenError> {
         read_files(config).map(drop)
@@ -120,7 +120,7 @@ impl Door {
         let reports = listen_for_reports(node);
         let (closing, asked) = watch::channel(false);
         let (ended, closed) = watch::channel(());
-        let door = Self {
+        let listener = Self {
             shared: Arc::new(Shared {
                 counters: Counters::default(),
                 names: config.names.clone(),
@@ -146,10 +146,10 @@ impl Door {
             closed,
         };
         // The listener is added before it serves, so that the first status includes it.
-        node.add_listener(door.clone());
+        node.add_listener(listener.clone());
         let serving = Serving {
             node: node.clone(),
-            door: door.clone(),
+            listener: listener.clone(),
             tcp: tcp.map(|(_, listener)| listener),
             unix,
             reports,
@@ -166,7 +166,7 @@ impl Door {
         // The thread ends when the listener closes, and `closed` reports its end.
         drop(thread);
         match opened.await {
-            Ok(Ok(())) => Ok(door),
+            Ok(Ok(())) => Ok(listener),
             Ok(Err(error)) => Err(OpenError::Thread(error)),
             Err(_) => Err(OpenError::Thread(io::Error::other("the HTTP thread ended"))),
         }
@@ -231,10 +231,10 @@ impl Door {
     }
 }
 
-impl Listener for Door {
+impl ListenerStatus for Listener {
     fn show(&self, _locks: (u32, u32), listening: &mut Listening) {
-        listening.doors.http = self.address;
-        listening.doors.socket.clone_from(&self.socket);
+        listening.listeners.http = self.address;
+        listening.listeners.socket.clone_from(&self.socket);
         listening.http = Some(self.stats());
     }
 }
@@ -309,7 +309,7 @@ fn listen_open(
 /// The part of the listener that moves to the HTTP thread.
 struct Serving {
     node: Handle,
-    door: Door,
+    listener: Listener,
     tcp: Option<std::net::TcpListener>,
     unix: Option<Unix>,
     reports: Option<report::Socket>,
@@ -323,7 +323,7 @@ impl Serving {
             .build();
         match runtime {
             Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(ready)),
-            // `Door::open` waits for this.
+            // `Listener::open` waits for this.
             Err(error) => drop(ready.send(Err(error))),
         }
     }
@@ -331,7 +331,7 @@ impl Serving {
     async fn serve(self, ready: oneshot::Sender<io::Result<()>>) {
         let Self {
             node,
-            door,
+            listener,
             tcp,
             unix,
             reports,
@@ -350,7 +350,7 @@ impl Serving {
         };
         let app = actix_web::App::new()
             .app_data(Data::new(node.clone()))
-            .app_data(Data::from(Arc::clone(&door.shared)))
+            .app_data(Data::from(Arc::clone(&listener.shared)))
             .configure(routes::serve)
             .into_factory();
         let app = app.new_service(AppConfig::default()).await;
@@ -360,7 +360,7 @@ impl Serving {
         let hall = Hall {
             app: Rc::new(app),
             config: actix_http::ServiceConfig::default(),
-            shared: Arc::clone(&door.shared),
+            shared: Arc::clone(&listener.shared),
             closing,
         };
         drop(ready.send(Ok(())));
@@ -368,7 +368,7 @@ impl Serving {
             let mut closing = hall.closing.clone();
             tokio::select! {
                 // If the core thread has ended without closing its listeners, they are closed here.
-                () = node.ended() => drop(door.closing.send_replace(true)),
+                () = node.ended() => drop(listener.closing.send_replace(true)),
                 _ = closing.wait_for(|closing| *closing) => {}
             }
         };
@@ -377,7 +377,7 @@ impl Serving {
                 report::serve(listener, node.clone(), hall.closing.clone()).await;
             }
         };
-        let sampling = door.shared.rates.sample(&node, hall.closing.clone());
+        let sampling = listener.shared.rates.sample(&node, hall.closing.clone());
         let (tcp, unix) = (hall.serve_tcp(tcp), hall.serve_unix(unix));
         tokio::join!(core, tcp, unix, reports, sampling);
         drop((file, reports_file));

@@ -3,7 +3,7 @@
 use crate::actors::lock::LockMachine;
 use crate::clock::Clock;
 use crate::config::LockserverConfig;
-use crate::handle::Listener;
+use crate::handle::ListenerStatus;
 use crate::protocols::bounds::LargeAnswers;
 use crate::protocols::connection;
 use crate::protocols::listener::{self, Place, Places};
@@ -26,7 +26,7 @@ const REFUSED: &[u8] = &[0];
 
 /// A handle to the listener and the state its connections share. Clones refer to the same listener.
 #[derive(Clone)]
-pub struct Door {
+pub struct Listener {
     shared: Arc<Shared>,
     address: SocketAddr,
     hosts_file: Option<PathBuf>,
@@ -50,7 +50,7 @@ impl Shared {
     }
 }
 
-impl Door {
+impl Listener {
     /// Opens the listener and serves connections from now on. Runs on the core thread.
     pub(crate) fn open(
         config: &LockserverConfig,
@@ -106,9 +106,9 @@ impl Door {
     }
 }
 
-impl Listener for Door {
+impl ListenerStatus for Listener {
     fn show(&self, (owners, contenders): (u32, u32), listening: &mut Listening) {
-        listening.doors.lockserver = Some(self.address());
+        listening.listeners.lockserver = Some(self.address());
         listening.lockserver = Some(self.stats(owners, contenders));
     }
 }
