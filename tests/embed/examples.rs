@@ -1,5 +1,12 @@
 //! The examples, run as they stand: what they print is what is written here.
 
+#[expect(
+    dead_code,
+    reason = "its `main` is run by `cargo test`, as a program of its own"
+)]
+#[cfg(feature = "cli")]
+#[path = "../../examples/commands.rs"]
+mod commands;
 #[expect(dead_code, reason = "its `main` is for `cargo run --example`")]
 #[cfg(feature = "replay")]
 #[path = "../../examples/recorded_log.rs"]
@@ -27,6 +34,19 @@ had it booked all the same: someone else has had the lock since
 balance: 40
 ";
     assert_eq!(printed(service::run), expected);
+}
+
+/// Tests are no program that becomes a keeper, so this one has another as its keeper.
+#[cfg(feature = "cli")]
+#[test]
+fn a_program_runs_commands_that_outlive_its_node() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let keeper = sexton::config::KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
+    let expected = "it is running
+it ended with exit code 3
+";
+    let run = |out: &mut Vec<u8>| commands::run(&keeper, files.path(), out);
+    assert_eq!(printed(run), expected);
 }
 
 #[cfg(feature = "jobs")]

@@ -29,13 +29,14 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// The program that is started as the keeper.
+/// The program that is started as the keeper. `examples/commands.rs` is a program that is its own keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeeperProgram {
     /// None: launches are refused.
     #[default]
     None,
-    /// This program, which calls [`keeper::run_if_asked`](crate::keeper::run_if_asked) first in its `main`.
+    /// This program, which calls [`keeper::run_if_asked`](crate::keeper::run_if_asked) first in its `main`. One that does not would run once
+    /// more instead of becoming the keeper, and launches would fail.
     Own,
     /// Another program that does so, or `sexton` itself.
     At(PathBuf),
