@@ -264,6 +264,9 @@ impl ProcessMachine {
             it.signals.clear();
             if *tree {
                 it.phase = Phase::Stopping;
+                if it.kills_nothing() {
+                    it.stuck = None;
+                }
             }
             if let Message::Finish { error, .. } = message {
                 it.error.clone_from(error);

@@ -245,7 +245,8 @@ impl ProcessMachine {
                 ..
             } => {
                 let stuck = Stuck::new(*unkillable, *unknown);
-                if record.phase == Phase::Stopping && record.stuck != stuck {
+                let is_late = *unkillable > 0 && record.kills_nothing();
+                if record.phase == Phase::Stopping && record.stuck != stuck && !is_late {
                     Outcome::Stuck { slot }
                 } else {
                     Outcome::Unchanged

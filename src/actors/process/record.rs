@@ -295,6 +295,11 @@ impl Record {
         self.stop.is_some_and(|stop| stop.tree)
     }
 
+    /// Returns whether the process has ended and the rest of its tree is at most waited for, so that nothing of it can survive SIGKILL.
+    pub(super) fn kills_nothing(&self) -> bool {
+        self.end.is_some() && !self.is_stopped_with_tree()
+    }
+
     /// Returns whether it may be removed.
     pub(super) const fn is_removable(&self) -> bool {
         !self.stays() && self.awaited.is_none()
