@@ -69,7 +69,10 @@ impl ProcessMachine {
                 }
             }
             (Outcome::Child(insertion), Message::Child { of, child }) => {
-                self.commit_child(entry, (*of, child), insertion);
+                self.commit_child(entry, (*of, child), Some(insertion));
+            }
+            (Outcome::Declined(_), Message::Child { of, child }) => {
+                self.commit_child(entry, (*of, child), None);
             }
             (Outcome::Found { slot }, Message::Found { found, .. }) => {
                 self.commit_found(entry, *slot, found);
@@ -139,7 +142,7 @@ impl ProcessMachine {
         }
     }
 
-    fn record(&self, slot: Slot) -> &Record {
+    pub(super) fn record(&self, slot: Slot) -> &Record {
         let record = self.state.records.get(slot);
         record.expect("an outcome is about a record that is there")
     }

@@ -39,7 +39,7 @@ impl ProcessMachine {
             Message::Watch(watch) => Ok(self.watched(*watch)),
             Message::Fence(id) => Ok(self.fence(moment, *id)),
             Message::LaunchAs(asked) => Ok(self.launching_as(moment, asked)),
-            Message::Child { of, child } => self.child(moment, (*of, child)),
+            Message::Child { of, child } => Ok(self.child(moment, (*of, child))),
             Message::Found { id, found } => Ok(self.found(*id, found)),
             Message::Service(message) => self.serve(moment, message),
             Message::Lapse { slot } => Ok(self.lapse(moment, *slot)),

@@ -212,6 +212,8 @@ pub struct Child {
     pub started: Option<Date>,
     /// When it ended.
     pub ended: Option<Date>,
+    /// Its number among the processes that the hook reports, from 1.
+    pub nth: u32,
 }
 
 /// What else was found in the output of a hook.

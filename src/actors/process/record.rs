@@ -128,12 +128,23 @@ pub struct Record {
     /// this record the process would be launched twice. Until then the actor is not notified of its end, either.
     #[serde(default)]
     pub awaited: Option<ActorId>,
+    /// For a hook, how many of the processes that it reports have been handled: they have records, or were refused one.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub handled: u32,
     /// The immutable part, on its own page.
     #[serde(skip)]
     pub profile: Arc<Profile>,
     /// The number of its children that are live or have live descendants. Volatile.
     #[serde(skip)]
     pub(super) held: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks about a reference"
+)]
+fn is_none(handled: &u32) -> bool {
+    *handled == 0
 }
 
 /// What a process announced about its readiness.

@@ -391,5 +391,6 @@ impl Modelled {
         self.signals.clear();
         let id = self.view.id;
         actions.push((self.slot.0.into(), entry, Action::Forget { id }));
+        self.read(actions);
     }
 }

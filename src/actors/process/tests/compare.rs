@@ -58,10 +58,11 @@ impl Pair {
         assert_eq!(self.machine.view(), right);
         for view in right.values().filter(|it| it.phase == Phase::Exited) {
             let was = self.ended.entry(view.id).or_insert_with(|| view.clone());
-            // A record that has ended stays the same, except for its relatives.
+            // A record that has ended stays the same, except for its relatives, and what it printed as a hook.
             let is = RecordView {
                 parent: was.parent,
                 live_children: was.live_children,
+                found: was.found.clone(),
                 ..view.clone()
             };
             assert_eq!(*was, is);
