@@ -162,6 +162,8 @@ pub(crate) enum Plant {
     DisabledServerUsed,
     /// A report that an attempt repeats, since the answer was lost, is taken again.
     ReportTwice,
+    /// Nobody tells tasks that the disk is low on space.
+    LowDiskIgnored,
 }
 
 impl Plant {
@@ -233,6 +235,7 @@ impl Plant {
             | Self::ThreadLeaked
             | Self::DisabledServerUsed
             | Self::ReportTwice
+            | Self::LowDiskIgnored
             | Self::TimeGoesBack => false,
         }
     }
@@ -323,17 +326,24 @@ impl Setting {
         // What goes wrong among processes that live for long needs a node that does.
         let is_slow = matches!(
             plant,
-            Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone
+            Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone | Plant::LowDiskIgnored
         );
         let (crashes, steps) = if is_slow { (2, 4000) } else { (9, 1000) };
+        let plain = Self::of(seed, steps);
+        let faults = if plant == Plant::LowDiskIgnored {
+            20
+        } else {
+            plain.faults
+        };
         Self {
             policy,
             kind: Kind::Plain,
             panics: 12,
             crashes,
+            faults,
             checkpoints,
             plant: Some(plant),
-            ..Self::of(seed, steps)
+            ..plain
         }
     }
 }

@@ -79,6 +79,8 @@ pub(crate) enum Promise {
     Answered,
     /// A freed disk takes additions again.
     RoomAgain,
+    /// Nothing begins on a low disk that would need more of it.
+    RoomFirst,
     /// No panic but the planted ones.
     NoPanic,
 }
