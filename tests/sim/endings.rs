@@ -28,6 +28,8 @@ const PATIENCE_MS: u64 = SILENCE_MS as u64 + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// In this time all is known of processes that can be known.
 const RECONCILED_MS: u64 = 30_000;
+/// In this time it is said of what SIGKILL leaves that it is stuck.
+const STUCK_MS: u64 = 5000;
 /// Rounds in which everything must have come to rest.
 const ROUNDS_MAX: u32 = 10_000;
 
@@ -235,22 +237,40 @@ impl Run<'_> {
         if let Some(node) = &self.node {
             each!(actor in &node.actors => actor.trap.disarm());
         }
+        self.world.processes.keep_unkillable(true);
         self.settle()?;
         self.check_rest()?;
         self.pass_patience()?;
+        self.check_stuck()?;
+        self.world.processes.keep_unkillable(false);
+        self.settle()?;
         self.check_effects()?;
         self.reconcile(true)
     }
 
-    /// The port of processes comes to the end of what it waits for; then records say what is so.
-    fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
-        let mut left = RECONCILED_MS;
+    /// The port of processes does all that it has to do in so much time.
+    fn let_port_act(&mut self, mut left: u64) -> Result<(), Violation> {
         while let Some(ms) = self.world.processes.deadline().filter(|ms| *ms <= left) {
             left -= ms;
             self.pass_ms(ms);
             self.settle()?;
         }
-        self.check_processes()?;
+        self.check_processes()
+    }
+
+    /// What nothing can end is said to be stuck when so much time has passed.
+    fn check_stuck(&mut self) -> Result<(), Violation> {
+        self.let_port_act(STUCK_MS)?;
+        if let Some(node) = &self.node {
+            let host = &node.actors.process.host;
+            self.coverage.trees_stuck_at_rest += self.world.processes.check_stuck(host)?;
+        }
+        Ok(())
+    }
+
+    /// The port of processes comes to the end of what it waits for; then records say what is so.
+    fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
+        self.let_port_act(RECONCILED_MS)?;
         let Some(node) = &mut self.node else {
             return Ok(());
         };

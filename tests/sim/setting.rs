@@ -136,6 +136,14 @@ pub(crate) enum Plant {
     ServiceStopNotJournaled,
     /// A service that ended is to wait, and the record says that it is not.
     BackoffForgotten,
+    /// A process that a hook printed gets a record each time that it is read.
+    ChildTwice,
+    /// What an earlier life was to read of a hook's output is not read by the next.
+    HookForgotten,
+    /// A tree is said to be stuck as soon as it is told to end.
+    StuckAtOnce,
+    /// Nobody says that something survived SIGKILL.
+    StuckUnsaid,
     /// Tasks are not told which processes are gone.
     GoneOfTaskLost,
     /// What tasks say to processes gets lost, however often they say it.
@@ -222,6 +230,10 @@ impl Plant {
             | Self::ReadyGuessed
             | Self::ServiceStopNotJournaled
             | Self::BackoffForgotten
+            | Self::ChildTwice
+            | Self::HookForgotten
+            | Self::StuckAtOnce
+            | Self::StuckUnsaid
             | Self::GoneOfTaskLost
             | Self::LaunchOfTaskLost
             | Self::LockKept

@@ -57,6 +57,10 @@ pub(crate) enum Promise {
     EndsWithOwner,
     /// What is said to be gone is gone.
     GoneTrue,
+    /// What a hook printed of processes is on record once, below its own record.
+    ChildOnce,
+    /// What survives SIGKILL is said to be stuck when that has lasted, and only then, and no longer than it lives.
+    StuckTrue,
     /// Nothing gets a signal but what is meant.
     NoStranger,
     /// Whoever waits is woken when it is so, and only then.

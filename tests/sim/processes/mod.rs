@@ -7,10 +7,12 @@
 //! | `machine.rs` | the kernel under the port, and what its wiring may do wrong |
 //! | `port.rs` | the port: what it is asked, what it hears, what it reports |
 //! | `mischief.rs` | what processes, keepers and the kernel do of themselves |
-//! | `truth.rs` `served.rs` | what records and services say against what is so |
+//! | `truth.rs` `served.rs` `stuck.rs` | what records and services say against what is so |
+//! | `hooks.rs` | what hooks print, and what must become of it |
 //! | `planted.rs` | faults that must be caught |
 
 mod clients;
+mod hooks;
 mod judge;
 #[expect(dead_code, reason = "the tests of the port ask for more")]
 #[path = "../../support/kernel.rs"]
@@ -27,6 +29,7 @@ mod planted;
 mod port;
 mod served;
 mod services;
+mod stuck;
 mod truth;
 
 pub(crate) use judge::Processes;
