@@ -177,79 +177,16 @@ pub(crate) enum Plant {
 impl Plant {
     /// Whether it is a fault of checkpoints.
     pub(crate) fn is_of_checkpoints(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::TrimBeforeSeal
-            | Self::TrimToNewer
-            | Self::SealBeforeSync
-            | Self::SealBeforeMark
-            | Self::SealKept
-            | Self::CopiedLate
-            | Self::LeftOut => true,
-            Self::LyingSync
-            | Self::ReplyBeforeSync
-            | Self::ReadBeforeSync
-            | Self::TokenTwice
-            | Self::TickNotJournaled
-            | Self::PoisonApplied
-            | Self::DeleteNotJournaled
-            | Self::JobTickNotJournaled
-            | Self::QueueAnswersEarly
-            | Self::WaiterForgotten
-            | Self::AckedByStaleClaim
-            | Self::CancelledRunsOn
-            | Self::ThrottleForgotten
-            | Self::NothingPassedOver
-            | Self::ActionBeforeSync
-            | Self::ActionNotRestated
-            | Self::ActedTwice
-            | Self::CompletionOfOlder
-            | Self::TellLost
-            | Self::GoneLost
-            | Self::GoneOfPassLost
-            | Self::FenceIsGone
-            | Self::LaunchLost
-            | Self::RefusedTellForgotten
-            | Self::ResumeNotDrained
-            | Self::OtherChance
-            | Self::OtherWall
-            | Self::StatusGuessed
-            | Self::LaunchedTwice
-            | Self::FollowNotRestated
-            | Self::BootIgnored
-            | Self::FoundByPid
-            | Self::TreeOfLeader
-            | Self::UnknownIsGone
-            | Self::EndOfAnother
-            | Self::ForgottenEarly
-            | Self::CensusOfNothing
-            | Self::ProcessesEarly
-            | Self::ServiceForgotten
-            | Self::RelaunchNotRestated
-            | Self::ServiceTwice
-            | Self::StopTakenForEnd
-            | Self::ReadyGuessed
-            | Self::ServiceStopNotJournaled
-            | Self::BackoffForgotten
-            | Self::ChildTwice
-            | Self::HookForgotten
-            | Self::StuckAtOnce
-            | Self::StuckUnsaid
-            | Self::GoneOfTaskLost
-            | Self::LaunchOfTaskLost
-            | Self::LockKept
-            | Self::SavedByStale
-            | Self::WorkTwice
-            | Self::ThreadTwice
-            | Self::GroupOverLimit
-            | Self::HardPauseIgnored
-            | Self::WakeLost
-            | Self::ReasonLost
-            | Self::ThreadLeaked
-            | Self::DisabledServerUsed
-            | Self::ReportTwice
-            | Self::LowDiskIgnored
-            | Self::TimeGoesBack => false,
-        }
+                | Self::TrimToNewer
+                | Self::SealBeforeSync
+                | Self::SealBeforeMark
+                | Self::SealKept
+                | Self::CopiedLate
+                | Self::LeftOut
+        )
     }
 }
 
