@@ -11,9 +11,9 @@ use crate::node::{Parsed, Split, Vocabulary, milliseconds, number, split};
 use crate::process_service;
 use sexton::actors::binding;
 use sexton::actors::process::{
-    Action, Child, End, Failure, Identity, LaunchAs, Launching, Lost, Message, Notice, Outcome,
-    Parentage, Phase, ProcessMachine, Query, Reach, RecordView, Registering, Remains, Reply, Rules,
-    Selection, ServiceStep, Spec, Step, Tags, Watch,
+    Action, Child, End, Failure, HookOutput, Identity, LaunchAs, Launching, Lost, Message, Notice,
+    Outcome, Parentage, Phase, ProcessMachine, Query, Reach, RecordView, Registering, Remains,
+    Reply, Rules, Selection, ServiceStep, Spec, Step, Tags, Watch,
 };
 use sexton::bytes::Bytes;
 use sexton::clock::Date;
@@ -56,6 +56,8 @@ const OPTIONS: &[&str] = &[
     "under",
     "bound",
     "unkillable",
+    "nth",
+    "children",
     "unknown",
 ];
 
@@ -308,6 +310,7 @@ impl Words {
                 of: self.id(name)?,
                 child: Box::new(Child {
                     line: number(options, "line", 1)?,
+                    nth: number(options, "nth", 1)?,
                     argv: argv
                         .iter()
                         .map(|word| Bytes::new(word.as_bytes()))
@@ -318,7 +321,7 @@ impl Words {
             },
             ["found", name] => Message::Found {
                 id: self.id(name)?,
-                found: Box::default(),
+                found: printed(options)?,
             },
             ["notice", name, what] => Message::Notice {
                 id: self.id(name)?,
@@ -452,6 +455,13 @@ fn for_another(message: &Message, outcome: &Outcome) -> Option<String> {
 fn actor(number: &str) -> Parsed<ActorId> {
     let number = number.parse().map_err(|_| "an actor has a number")?;
     Ok(ActorId(number))
+}
+
+fn printed(options: &Options<'_>) -> Parsed<Box<HookOutput>> {
+    Ok(Box::new(HookOutput {
+        children: number(options, "children", 0)?,
+        ..HookOutput::default()
+    }))
 }
 
 fn grace(options: &Options<'_>) -> Parsed<Option<u32>> {

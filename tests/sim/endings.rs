@@ -28,6 +28,8 @@ const PATIENCE_MS: u64 = SILENCE_MS as u64 + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// The time within which everything that can be known about processes is known.
 const RECONCILED_MS: u64 = 30_000;
+/// The time within which processes that survive SIGKILL are reported as stuck.
+const STUCK_MS: u64 = 5000;
 /// The number of rounds within which everything must have settled.
 const ROUNDS_MAX: u32 = 10_000;
 
@@ -235,22 +237,40 @@ impl Run<'_> {
         if let Some(node) = &self.node {
             each!(actor in &node.actors => actor.trap.disarm());
         }
+        self.world.processes.keep_unkillable(true);
         self.settle()?;
         self.check_rest()?;
         self.pass_patience()?;
+        self.check_stuck()?;
+        self.world.processes.keep_unkillable(false);
+        self.settle()?;
         self.check_effects()?;
         self.reconcile(true)
     }
 
-    /// Lets the port of processes finish everything it waits for, and checks that records then show the true state.
-    fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
-        let mut left = RECONCILED_MS;
+    /// Lets the port of processes do everything that is due in the next `left` milliseconds.
+    fn let_port_act(&mut self, mut left: u64) -> Result<(), Violation> {
         while let Some(ms) = self.world.processes.deadline().filter(|ms| *ms <= left) {
             left -= ms;
             self.pass_ms(ms);
             self.settle()?;
         }
-        self.check_processes()?;
+        self.check_processes()
+    }
+
+    /// What nothing can end is said to be stuck when so much time has passed.
+    fn check_stuck(&mut self) -> Result<(), Violation> {
+        self.let_port_act(STUCK_MS)?;
+        if let Some(node) = &self.node {
+            let host = &node.actors.process.host;
+            self.coverage.trees_stuck_at_rest += self.world.processes.check_stuck(host)?;
+        }
+        Ok(())
+    }
+
+    /// The port of processes comes to the end of what it waits for; then records say what is so.
+    fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
+        self.let_port_act(RECONCILED_MS)?;
         let Some(node) = &mut self.node else {
             return Ok(());
         };

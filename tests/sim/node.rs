@@ -9,6 +9,7 @@ use crate::checkpoint::{Checkpoint, Step};
 use crate::counter::LEFT;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
+use crate::dispatch::check_room;
 use crate::each::{Actors, Each, Family, Judged, Replicas, each};
 use crate::log::Log;
 use crate::reference::{Reference, replica};
@@ -23,7 +24,7 @@ use sexton::ids::Chance;
 use sexton::ids::{ActorId, Digest, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::disk::Disk;
-use sexton::persist::journal::Tail;
+use sexton::persist::journal::{Room, Tail};
 use sexton::persist::snapshots::{BySlot, Slots};
 use sexton::spine::delivery::Report;
 use sexton::spine::delivery::Stage;
@@ -86,6 +87,8 @@ pub(crate) struct Node {
     stores: Arc<SimStores>,
     disk: SimDisk,
     tells: VecDeque<Tell>,
+    /// What the log had room for when entries behind these were decided: what they say since the last batch, and before.
+    rooms: Vec<(Seq, Room)>,
     pub(crate) world: World,
 }
 
@@ -173,6 +176,7 @@ impl Node {
             stores,
             disk: disk.clone(),
             tells: VecDeque::new(),
+            rooms: vec![(Seq(0), Room::Ample)],
             world: world.clone(),
         };
         node.actors.lock.early_reads = setting.plant == Some(Plant::ReadBeforeSync);
@@ -231,7 +235,12 @@ impl Node {
     pub(crate) fn turn(&mut self, id: ActorId, coverage: &mut Coverage) {
         let has_mail = each!(actor in &self.actors => actor.host.actor() == id && actor.has_mail());
         let is_driven = has_mail.contains(&true);
+        let room = self.ledger.room();
+        if self.plant == Some(Plant::LowDiskIgnored) && id == ActorId::DISPATCH {
+            self.ledger.set_room(Room::Ample);
+        }
         let turn = self.actors.turn(id, &mut self.ledger);
+        self.ledger.set_room(room);
         // With the fault, requests that `resume` stated stay in the host until the first message after the start.
         if self.plant != Some(Plant::ResumeNotDrained) || is_driven {
             self.came(id, turn, coverage);
@@ -374,6 +383,8 @@ impl Node {
     pub(crate) fn hand(&mut self, tap: &mut Tap) -> Result<(), Violation> {
         let batch = self.ledger.take_batch();
         tap.pass(&batch)?;
+        check_room(&batch, &self.rooms)?;
+        self.rooms.drain(..self.rooms.len() - 1);
         let batch = planted_claims::as_asked(&self.actors.queue, batch);
         let batch = planted_claims::as_asked(&self.actors.dispatch, batch);
         self.log.hand(planted::alter(self.plant, batch));
@@ -406,6 +417,7 @@ impl Node {
         let room = self.log.look();
         if room != self.ledger.room() {
             self.ledger.set_room(room);
+            self.rooms.push((self.ledger.last(), room));
             each!(actor in &mut self.actors => actor.rouse());
         }
         let before = self.ledger.last();

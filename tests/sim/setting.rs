@@ -136,6 +136,14 @@ pub(crate) enum Plant {
     ServiceStopNotJournaled,
     /// A service that ended must wait, but the record has no wait.
     BackoffForgotten,
+    /// A process in a hook's output gets a record each time the output is read.
+    ChildTwice,
+    /// A hook's output that an earlier node had to read is not read by the next.
+    HookForgotten,
+    /// A tree is reported as stuck as soon as it is told to end.
+    StuckAtOnce,
+    /// Processes that survive SIGKILL are never reported as stuck.
+    StuckUnsaid,
     /// Tasks are not notified which processes are gone.
     GoneOfTaskLost,
     /// The tasks' messages to processes get lost, however often they are sent.
@@ -162,79 +170,23 @@ pub(crate) enum Plant {
     DisabledServerUsed,
     /// A report that an attempt repeats because the answer was lost is applied again.
     ReportTwice,
+    /// Nobody tells tasks that the disk is low on space.
+    LowDiskIgnored,
 }
 
 impl Plant {
     /// Returns whether it is a fault of checkpoints.
     pub(crate) fn is_of_checkpoints(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::TrimBeforeSeal
-            | Self::TrimToNewer
-            | Self::SealBeforeSync
-            | Self::SealBeforeMark
-            | Self::SealKept
-            | Self::CopiedLate
-            | Self::LeftOut => true,
-            Self::LyingSync
-            | Self::ReplyBeforeSync
-            | Self::ReadBeforeSync
-            | Self::TokenTwice
-            | Self::TickNotJournaled
-            | Self::PoisonApplied
-            | Self::DeleteNotJournaled
-            | Self::JobTickNotJournaled
-            | Self::QueueAnswersEarly
-            | Self::WaiterForgotten
-            | Self::AckedByStaleClaim
-            | Self::CancelledRunsOn
-            | Self::ThrottleForgotten
-            | Self::NothingPassedOver
-            | Self::ActionBeforeSync
-            | Self::ActionNotRestated
-            | Self::ActedTwice
-            | Self::CompletionOfOlder
-            | Self::TellLost
-            | Self::GoneLost
-            | Self::GoneOfPassLost
-            | Self::FenceIsGone
-            | Self::LaunchLost
-            | Self::RefusedTellForgotten
-            | Self::ResumeNotDrained
-            | Self::OtherChance
-            | Self::OtherWall
-            | Self::StatusGuessed
-            | Self::LaunchedTwice
-            | Self::FollowNotRestated
-            | Self::BootIgnored
-            | Self::FoundByPid
-            | Self::TreeOfLeader
-            | Self::UnknownIsGone
-            | Self::EndOfAnother
-            | Self::ForgottenEarly
-            | Self::CensusOfNothing
-            | Self::ProcessesEarly
-            | Self::ServiceForgotten
-            | Self::RelaunchNotRestated
-            | Self::ServiceTwice
-            | Self::StopTakenForEnd
-            | Self::ReadyGuessed
-            | Self::ServiceStopNotJournaled
-            | Self::BackoffForgotten
-            | Self::GoneOfTaskLost
-            | Self::LaunchOfTaskLost
-            | Self::LockKept
-            | Self::SavedByStale
-            | Self::WorkTwice
-            | Self::ThreadTwice
-            | Self::GroupOverLimit
-            | Self::HardPauseIgnored
-            | Self::WakeLost
-            | Self::ReasonLost
-            | Self::ThreadLeaked
-            | Self::DisabledServerUsed
-            | Self::ReportTwice
-            | Self::TimeGoesBack => false,
-        }
+                | Self::TrimToNewer
+                | Self::SealBeforeSync
+                | Self::SealBeforeMark
+                | Self::SealKept
+                | Self::CopiedLate
+                | Self::LeftOut
+        )
     }
 }
 
@@ -323,17 +275,24 @@ impl Setting {
         // Faults among long-lived processes need a long-lived node.
         let is_slow = matches!(
             plant,
-            Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone
+            Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone | Plant::LowDiskIgnored
         );
         let (crashes, steps) = if is_slow { (2, 4000) } else { (9, 1000) };
+        let plain = Self::of(seed, steps);
+        let faults = if plant == Plant::LowDiskIgnored {
+            20
+        } else {
+            plain.faults
+        };
         Self {
             policy,
             kind: Kind::Plain,
             panics: 12,
             crashes,
+            faults,
             checkpoints,
             plant: Some(plant),
-            ..Self::of(seed, steps)
+            ..plain
         }
     }
 }

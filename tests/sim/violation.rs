@@ -57,6 +57,10 @@ pub(crate) enum Promise {
     EndsWithOwner,
     /// A process that is reported as gone has ended.
     GoneTrue,
+    /// Each process in a hook's output has one record, below that of the hook.
+    ChildOnce,
+    /// Processes are reported as stuck once they have survived SIGKILL for the set time, and only while they are alive.
+    StuckTrue,
     /// Signals reach only the intended processes.
     NoStranger,
     /// Waiting clients are woken when their condition holds, and only then.
@@ -79,6 +83,8 @@ pub(crate) enum Promise {
     Answered,
     /// A freed disk accepts additions again.
     RoomAgain,
+    /// Nothing that needs more disk space begins while the disk is low on space.
+    RoomFirst,
     /// There are no panics except planted ones.
     NoPanic,
 }

@@ -69,7 +69,10 @@ impl ProcessMachine {
                 }
             }
             (Outcome::Child(insertion), Message::Child { of, child }) => {
-                self.commit_child(entry, (*of, child), insertion);
+                self.commit_child(entry, (*of, child), Some(insertion));
+            }
+            (Outcome::Declined(_), Message::Child { of, child }) => {
+                self.commit_child(entry, (*of, child), None);
             }
             (Outcome::Found { slot }, Message::Found { found, .. }) => {
                 self.commit_found(entry, *slot, found);
@@ -140,7 +143,7 @@ impl ProcessMachine {
         }
     }
 
-    fn record(&self, slot: Slot) -> &Record {
+    pub(super) fn record(&self, slot: Slot) -> &Record {
         let record = self.state.records.get(slot);
         record.expect("an outcome names an existing record")
     }
@@ -274,6 +277,11 @@ impl ProcessMachine {
             }
             if *tree {
                 it.phase = Phase::Stopping;
+                if it.kills_nothing()
+                    && let Some(rare) = it.rare.get_mut()
+                {
+                    rare.stuck = None;
+                }
             }
             if let Message::Finish { error, .. } = message {
                 it.rare.error.clone_from(error);

@@ -39,7 +39,7 @@ impl ProcessMachine {
             Message::Watch(watch) => Ok(self.watched(*watch)),
             Message::Fence(id) => Ok(self.fence(moment, *id)),
             Message::LaunchAs(asked) => Ok(self.launching_as(moment, asked)),
-            Message::Child { of, child } => self.child(moment, (*of, child)),
+            Message::Child { of, child } => Ok(self.child(moment, (*of, child))),
             Message::Found { id, found } => Ok(self.found(*id, found)),
             Message::Service(message) => self.serve(moment, message),
             Message::Lapse { slot } => Ok(self.lapse(moment, *slot)),
@@ -245,7 +245,8 @@ impl ProcessMachine {
                 ..
             } => {
                 let stuck = Stuck::new(*unkillable, *unknown);
-                if record.phase == Phase::Stopping && record.rare.stuck != stuck {
+                let is_late = *unkillable > 0 && record.kills_nothing();
+                if record.phase == Phase::Stopping && record.rare.stuck != stuck && !is_late {
                     Outcome::Stuck { slot }
                 } else {
                     Outcome::Unchanged

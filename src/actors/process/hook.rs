@@ -15,7 +15,7 @@ use crate::spine::machine::{Moment, Stamp};
 /// The type of the processes that a hook ran.
 const KIND: &str = "binary";
 
-/// The label that holds the number of the output line a record comes from, so that reading a line twice does not create a second record.
+/// The label that holds the number of the output line a record comes from.
 const LINE: &str = "line";
 
 impl Child {
@@ -45,19 +45,24 @@ impl Record {
 }
 
 impl ProcessMachine {
-    /// Decides the outcome of a report that a hook ran a process.
-    pub(super) fn child(
+    /// Decides the outcome of a report that a hook ran a process. The processes of a hook are handled in order, so that none gets two
+    /// records: while one has no record because the disk is full, those after it wait until the output is read again.
+    pub(super) fn child(&self, moment: &Moment, (of, child): (ProcessId, &Child)) -> Outcome {
+        let found = self.state.find(of).filter(|(_, hook)| hook.is_to_be_read());
+        let next = found.filter(|(_, hook)| child.nth == hook.rare.handled + 1);
+        let Some((_, hook)) = next else {
+            return Outcome::Unchanged;
+        };
+        self.child_below(moment, (of, hook), child)
+            .unwrap_or_else(Outcome::Declined)
+    }
+
+    fn child_below(
         &self,
         moment: &Moment,
-        (of, child): (ProcessId, &Child),
+        (of, hook): (ProcessId, &Record),
+        child: &Child,
     ) -> Result<Outcome, Refused> {
-        let found = self.state.find(of).filter(|(_, hook)| hook.is_to_be_read());
-        let Some((_, hook)) = found else {
-            return Ok(Outcome::Unchanged);
-        };
-        if self.has_child_of_line(of, child.line) {
-            return Ok(Outcome::Unchanged);
-        }
         let profile = child.profile(hook);
         profile.spec.check().map_err(Refused::Invalid)?;
         let parentage = Parentage {
@@ -77,23 +82,14 @@ impl ProcessMachine {
         Ok(Outcome::Child(Box::new(insertion)))
     }
 
-    fn has_child_of_line(&self, of: ProcessId, line: u32) -> bool {
-        let least = (of, ProcessId(0));
-        let children = self
-            .state
-            .index
-            .children
-            .range(least..=(of, ProcessId(u128::MAX)));
-        let line = (LINE.to_owned(), line.to_string());
-        let mut records = children.filter_map(|(_, id)| self.state.find(*id));
-        records.any(|(_, record)| record.profile.tags.labels.contains(&line))
-    }
-
-    /// Decides the outcome of reading a hook's output.
+    /// Decides the outcome of reading a hook's output. It is not accepted until every process in it has been handled, so that the output
+    /// is read again.
     pub(super) fn found(&self, id: ProcessId, found: &HookOutput) -> Outcome {
         let hook = self.state.find(id).filter(|(_, hook)| hook.is_to_be_read());
         match hook {
-            Some((slot, _)) if found.fits() => Outcome::Found { slot },
+            Some((slot, hook)) if found.fits() && hook.rare.handled >= found.children => {
+                Outcome::Found { slot }
+            }
             Some(_) | None => Outcome::Unchanged,
         }
     }
@@ -102,9 +98,15 @@ impl ProcessMachine {
         &mut self,
         entry: Stamp,
         (of, child): (ProcessId, &Child),
-        insertion: &Insertion,
+        insertion: Option<&Insertion>,
     ) {
-        let (_, hook) = self.state.find(of).expect("a hook has a record");
+        let (slot, _) = self.state.find(of).expect("a hook has a record");
+        self.state
+            .change(entry.seq, slot, |it| it.rare.handled += 1);
+        let Some(insertion) = insertion else {
+            return;
+        };
+        let hook = self.record(slot);
         let (profile, begin) = (child.profile(hook), hook.queued);
         let of_hook = hook.identity.unwrap_or_default();
         self.add(entry.seq, insertion, profile, |it| {

@@ -213,6 +213,8 @@ pub struct Child {
     pub started: Option<Date>,
     /// When it ended.
     pub ended: Option<Date>,
+    /// Its number among the processes that the hook reports, from 1.
+    pub nth: u32,
 }
 
 /// A summary of what was found in the output of a hook.

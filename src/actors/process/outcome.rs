@@ -96,7 +96,7 @@ pub enum Outcome {
     Gone,
     /// A launch requested by another actor has already been accepted: the actor is notified.
     Taken,
-    /// A launch requested by another actor is refused: the actor is notified.
+    /// A launch requested by another actor is refused: the actor is notified. Or a process that a hook ran gets no record.
     Declined(Refused),
     /// The live processes of a tree are to be stopped.
     Fenced {

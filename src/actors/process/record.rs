@@ -135,6 +135,8 @@ pub struct RareFields {
     pub said: Option<String>,
     /// For a hook, what was found in its output.
     pub found: Option<Box<HookOutput>>,
+    /// For a hook, the number of processes in its output that have been handled: they have records, or were refused one.
+    pub handled: u32,
 }
 
 /// The default values, for a record in which no rare field is set.
@@ -148,6 +150,7 @@ static NONE: RareFields = RareFields {
     ready_by: None,
     said: None,
     found: None,
+    handled: 0,
 };
 
 /// The rare fields of a record: allocated when one of them is written, until `settle` finds none set.
@@ -348,6 +351,11 @@ impl Record {
     /// Returns whether it is, or was, stopped with its tree.
     pub(super) fn is_stopped_with_tree(&self) -> bool {
         self.rare.stop.is_some_and(|stop| stop.tree)
+    }
+
+    /// Returns whether the process has ended and the rest of its tree is at most waited for, so that nothing of it can survive SIGKILL.
+    pub(super) fn kills_nothing(&self) -> bool {
+        self.end.is_some() && !self.is_stopped_with_tree()
     }
 
     /// Returns whether it may be removed.

@@ -52,6 +52,16 @@ struct Stored<'a> {
     found: Option<Cow<'a, HookOutput>>,
     #[serde(default)]
     awaited: Option<ActorId>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    handled: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl<'a> From<&'a Record> for Stored<'a> {
@@ -87,6 +97,7 @@ impl<'a> From<&'a Record> for Stored<'a> {
             said: rare.said.as_deref().map(Cow::Borrowed),
             found: rare.found.as_deref().map(Cow::Borrowed),
             awaited: record.awaited,
+            handled: rare.handled,
         }
     }
 }
@@ -103,6 +114,7 @@ impl From<Stored<'_>> for Record {
             ready_by: stored.ready_by,
             said: stored.said.map(Cow::into_owned),
             found: stored.found.map(|it| Box::new(it.into_owned())),
+            handled: stored.handled,
         };
         Self {
             id: stored.id,
@@ -195,6 +207,7 @@ mod tests {
                 kept: vec![Bytes::new(*b"{}")],
                 ..HookOutput::default()
             })),
+            handled: 4,
         };
         let remains = Remains {
             alive: 1,
@@ -237,14 +250,14 @@ mod tests {
         let shown = serde_json::to_value(rare()).expect("it is written");
         let names: Vec<&String> = shown.as_object().expect("an object").keys().collect();
         let order = "id made parent root depth number launched phase identity contained queued started ended \
-             expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited";
+             expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited handled";
         assert_eq!(names, order.split_whitespace().collect::<Vec<_>>());
         let stdout = shown.pointer("/remains/stdout").expect("there is some");
         let wanted = serde_json::json!({ "bytes": 500, "head": "the head", "tail": "the tail" });
         assert_eq!(*stdout, wanted);
         // In a snapshot, the fields of the record are stored as an array, and so are those of an output.
         let stored = rmp_serde::to_vec(&rare()).expect("it is written");
-        assert_eq!(stored.get(..3), Some([0xdc, 0, 29].as_slice()));
+        assert_eq!(stored.get(..3), Some([0xdc, 0, 30].as_slice()));
     }
 
     /// `docs/benchmarks.md` allows 1,024 bytes for a record with output: the record, its `Remains`, two outputs and the index entries.

@@ -89,7 +89,8 @@ impl Reading<'_> {
                 }
                 Ok(child) => {
                     self.found.children += 1;
-                    let child = Box::new(child);
+                    let nth = self.found.children;
+                    let child = Box::new(Child { nth, ..child });
                     (self.report)(Message::Child { of: self.of, child });
                 }
                 Err(words) => self.warn(number, words),
@@ -195,6 +196,7 @@ fn child(line: u32, object: &Map<String, Value>) -> Result<Child, String> {
         end: end.transpose()?,
         started: at("started_at")?,
         ended: at("ended_at")?,
+        nth: 0,
     })
 }
 
@@ -262,6 +264,7 @@ mod tests {
             dumped: false,
         };
         assert_eq!((children[1].line, children[1].end), (5, Some(signal)));
+        assert_eq!((first.nth, children[1].nth), (1, 2));
         assert_eq!((found.children, found.records, found.broken), (2, 1, 0));
         let kept = br#"{"type":"Snapshot","url":"https://example.org"}"#;
         assert_eq!(found.kept, [Bytes::new(*kept)]);

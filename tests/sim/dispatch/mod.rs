@@ -24,4 +24,4 @@ mod truth;
 
 pub(crate) use forged::forger;
 pub(crate) use planted::as_if_live;
-pub(crate) use truth::check_tasks;
+pub(crate) use truth::{check_room, check_tasks};

@@ -55,6 +55,11 @@ fn a_launch_of_a_task_that_is_never_taken_on_is_caught() {
 }
 
 #[test]
+fn a_burst_on_a_low_disk_is_caught() {
+    caught(Plant::LowDiskIgnored, &[Promise::RoomFirst], 200);
+}
+
+#[test]
 fn a_lock_that_outlives_its_attempt_is_caught() {
     caught(Plant::LockKept, &[Promise::EndsWithOwner], 100);
 }

@@ -1,13 +1,18 @@
-//! Tasks compared with locks and processes, once everything has settled.
+//! Tasks compared with locks, processes and the free disk space, once everything has settled.
 
 use crate::processes::{check_binding, is_whole};
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::binding::{Binding, Until};
-use sexton::actors::dispatch::{DispatchMachine, ExitStatus, RunStatus, Stage, Task, TaskView};
+use sexton::actors::dispatch::{
+    DispatchMachine, ExitStatus, Message, Outcome, RunStatus, Stage, Step, Task, TaskStep, TaskView,
+};
 use sexton::actors::lock::{EntryView, LockMachine};
 use sexton::actors::process::ProcessMachine;
-use sexton::ids::ProcessId;
+use sexton::ids::{ActorId, ProcessId, Seq};
+use sexton::persist::format::{Batch, FRAME_HEADER_BYTES, FrameHeader, Kind};
+use sexton::persist::journal::Room;
 use sexton::spine::Host;
+use sexton::spine::ledger::Entry;
 use sexton::spine::machine::Observable as _;
 
 /// Checks that live attempts have live processes, that only they hold locks, and that a failed task has a reason.
@@ -65,6 +70,37 @@ pub(crate) fn check_tasks(
         ensure(views.iter().any(is_its), Promise::EndsWithOwner, || {
             format!("{entry:?} is not held by a live attempt")
         })?;
+    }
+    Ok(())
+}
+
+/// Checks that no burst begins while the disk is low on space, since its process could not be launched. `rooms` holds, for each
+/// change, the room there was and the last entry before it.
+pub(crate) fn check_room(batch: &Batch, rooms: &[(Seq, Room)]) -> Result<(), Violation> {
+    if rooms.iter().all(|(_, room)| *room == Room::Ample) {
+        return Ok(());
+    }
+    let mut offset = 0;
+    while let Some(header) = FrameHeader::decode(batch.bytes_from(offset)) {
+        let frame = batch.bytes_from(offset).get(..header.size as usize);
+        offset += header.size as usize;
+        let ours = header.actor == ActorId::DISPATCH && header.kind == Kind::Entry;
+        let payload = frame.and_then(|frame| frame.get(FRAME_HEADER_BYTES..));
+        let Some(payload) = payload.filter(|_| ours) else {
+            continue;
+        };
+        let entry: Result<Entry<Message, Outcome>, _> = rmp_serde::from_slice(payload);
+        let Ok(Outcome::Changed { steps, .. }) = entry.map(|entry| entry.outcome) else {
+            continue;
+        };
+        let begins = |step: &Step| matches!(step, Step::Task(_, TaskStep::Claimed { .. }));
+        let room = rooms.iter().rev().find(|(after, _)| *after < header.seq);
+        let is_low = room.is_some_and(|(_, room)| *room != Room::Ample);
+        ensure(
+            !is_low || !steps.iter().any(begins),
+            Promise::RoomFirst,
+            || format!("entry {} begins a burst with {room:?}", header.seq),
+        )?;
     }
     Ok(())
 }

@@ -101,6 +101,7 @@ impl Callers {
             timeout_ms: *chance.pick(&[0, 0, 900, 5000]),
             grace_ms: *chance.pick(&[0, 300, 2500]),
             stop_signal: *chance.pick(&[0, 0, 2]),
+            is_hook: chance.per_mille(150),
             ..Spec::default()
         };
         Message::Launch(Box::new(Launching {

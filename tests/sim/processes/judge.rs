@@ -6,11 +6,13 @@
 )]
 
 use super::clients::Callers;
+use super::hooks::Recorded;
 use super::model::{Answer as Outcomes, Entry, Model, Verdict, insertion_of};
 use super::services::are_alike;
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{AnsweredMessages, Origin, Reference};
+use crate::violation::Violation;
 use sexton::actors::process::{
     Cause, Consequence, End, Insertion, Lost, Message, Notice, Outcome, Phase, ProcessMachine,
     Query, RecordView, Refused, Reply, Rules, ServiceMessage, ServiceStep, Stop,
@@ -32,6 +34,7 @@ pub(crate) struct Processes {
     offset: Offset,
     /// Whether removals because of age are held back, because the wall clock is in doubt.
     held: bool,
+    hooks: Recorded,
 }
 
 impl Default for Processes {
@@ -44,6 +47,7 @@ impl Default for Processes {
             model,
             offset: Offset(0),
             held: false,
+            hooks: Recorded::default(),
         }
     }
 }
@@ -140,6 +144,18 @@ impl Reference for Processes {
             live_max: 12,
             bytes_max: 2_800,
         }
+    }
+
+    fn promised(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+    ) -> Result<(), Violation> {
+        self.hooks.follow(message, outcome).map_err(|it| {
+            let what = format!("entry {} of processes: {}", stamp.seq, it.what);
+            Violation::new(it.promise, what)
+        })
     }
 
     fn apply(
@@ -371,12 +387,11 @@ impl Reference for Processes {
                 );
                 counted.services_ready += u64::from(is_ready);
             }
-            // Processes that the simulation launches are not hooks.
+            Outcome::Child(_) => counted.hook_children += 1,
+            Outcome::Found { .. } => counted.hooks_read += 1,
+            Outcome::Stuck { .. } => counted.trees_stuck += 1,
             Outcome::Known { .. }
             | Outcome::Taken
-            | Outcome::Stuck { .. }
-            | Outcome::Child(_)
-            | Outcome::Found { .. }
             | Outcome::Declined(_)
             | Outcome::Unchanged
             | Outcome::Contradicted

@@ -1,8 +1,11 @@
 //! The kernel below the port, and the faults that its wiring may have.
 
+use super::hooks;
 use super::kernel::{Handle, Kernel, Key};
 use crate::setting::Plant;
-use sexton::actors::process::{End, Failure, Identity, Lost, Message, Notice, Remains, Spec};
+use sexton::actors::process::{
+    Action, End, Failure, Identity, Lost, Message, Notice, Remains, Spec,
+};
 use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::ids::ProcessId;
@@ -31,6 +34,10 @@ pub(crate) struct Machine {
     pub(super) alone: Option<u64>,
     /// Attempts that were given up after that time.
     pub(super) given_up: BTreeSet<ProcessId>,
+    /// When the port was first asked to kill what there is of an attempt, in all its lives and in this one, and when to wait for it.
+    pub(super) killed: BTreeMap<ProcessId, u64>,
+    pub(super) killed_here: BTreeMap<ProcessId, u64>,
+    pub(super) awaited: BTreeMap<ProcessId, u64>,
 }
 
 impl Machine {
@@ -42,6 +49,27 @@ impl Machine {
     pub(super) fn means(&mut self, id: ProcessId, identity: &Identity) {
         self.meant.insert((identity.boot, identity.inode));
         self.trees.insert(id);
+    }
+
+    /// Notes a request to the port, and when it was first made.
+    pub(super) fn note_asked(&mut self, action: &Action) {
+        let now = self.kernel.now;
+        if let Action::Kill { id, .. } | Action::Signal { id, .. } = action
+            && self.is(Plant::StuckAtOnce)
+        {
+            let (id, unkillable, unknown) = (*id, 1, 0);
+            self.kernel.report(Message::Stuck {
+                id,
+                unkillable,
+                unknown,
+            });
+        }
+        if let Action::Kill { id, .. } = action {
+            self.killed.entry(*id).or_insert(now);
+            self.killed_here.entry(*id).or_insert(now);
+        } else if let Action::Await { id, .. } = action {
+            self.awaited.entry(*id).or_insert(now);
+        }
     }
 
     /// Returns a signal that reached a process for which none was requested.
@@ -166,7 +194,17 @@ impl World for Machine {
         self.kernel.clear(tree, run_dir);
     }
 
+    fn read(&mut self, id: ProcessId, _: Option<&Bytes>) {
+        let times = if self.is(Plant::ChildTwice) { 2 } else { 1 };
+        for message in hooks::read(id, times) {
+            self.report(message);
+        }
+    }
+
     fn report(&mut self, mut message: Message) {
+        if matches!(message, Message::Stuck { .. }) && self.is(Plant::StuckUnsaid) {
+            return;
+        }
         if let Message::Ended { id, end, .. } = &mut message {
             let is_alone = self
                 .alone

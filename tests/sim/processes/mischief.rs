@@ -72,11 +72,20 @@ impl Port {
         room.met = met;
     }
 
+    /// Sets whether processes that survive every signal keep doing so after `make_well`.
+    pub(crate) fn keep_unkillable(&self, keeps: bool) {
+        self.room().keeps_unkillable = keeps;
+    }
+
     /// Ends all faults: from now on nothing fails, and processes that survived every signal can be ended.
     pub(crate) fn make_well(&self) {
         let mut room = self.room();
+        let keeps = room.keeps_unkillable;
         let kernel = room.kernel();
-        all_well(kernel);
+        nothing_fails(kernel);
+        if !keeps {
+            all_can_end(kernel);
+        }
         // A process that cannot be attributed leaves a tree in doubt for as long as it is alive.
         let hidden = kernel.processes.iter().filter(|(_, it)| it.hidden);
         let hidden: Vec<u32> = hidden.map(|(pid, _)| *pid).collect();
@@ -86,9 +95,12 @@ impl Port {
     }
 }
 
-fn all_well(kernel: &mut Kernel) {
+fn nothing_fails(kernel: &mut Kernel) {
     (kernel.exhausted, kernel.no_keeper, kernel.secretive) = (false, false, false);
     (kernel.refuses, kernel.early_wakes) = (None, 0);
+}
+
+fn all_can_end(kernel: &mut Kernel) {
     for process in kernel.processes.values_mut() {
         process.unkillable = false;
     }
@@ -175,7 +187,10 @@ fn turn(turn: Turn, kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Cha
         Turn::Groups => kernel.contains = chance.per_mille(500),
         Turn::Refuses => kernel.refuses = Some(*chance.pick(&[2, 11, 13])),
         Turn::NoKeeper => kernel.no_keeper = true,
-        Turn::AllWell => all_well(kernel),
+        Turn::AllWell => {
+            nothing_fails(kernel);
+            all_can_end(kernel);
+        }
     }
 }
 

@@ -7,10 +7,12 @@
 //! | `machine.rs` | the kernel below the port, and the faults of its wiring |
 //! | `port.rs` | the port: its requests, its observations, its reports |
 //! | `mischief.rs` | spontaneous events of processes, keepers and the kernel |
-//! | `truth.rs` `served.rs` | records and services compared with the truth |
+//! | `truth.rs` `served.rs` `stuck.rs` | records, services and stuck trees compared with the truth |
+//! | `hooks.rs` | the output of hooks, and the records made from it |
 //! | `planted.rs` | faults that must be caught |
 
 mod clients;
+mod hooks;
 mod judge;
 #[expect(dead_code, reason = "the tests of the port use more of it")]
 #[path = "../../support/kernel.rs"]
@@ -27,6 +29,7 @@ mod planted;
 mod port;
 mod served;
 mod services;
+mod stuck;
 mod truth;
 
 pub(crate) use judge::Processes;

@@ -196,3 +196,23 @@ fn a_stop_of_a_service_that_is_not_journaled_is_caught() {
 fn a_wait_before_a_restart_that_is_forgotten_is_caught() {
     caught(Plant::BackoffForgotten, &[Promise::DecidedAgain], 100);
 }
+
+#[test]
+fn a_process_of_a_hook_that_is_recorded_twice_is_caught() {
+    caught(Plant::ChildTwice, &[Promise::ChildOnce], 200);
+}
+
+#[test]
+fn a_hook_whose_output_is_never_read_is_caught() {
+    caught(Plant::HookForgotten, &[Promise::ChildOnce], 200);
+}
+
+#[test]
+fn a_tree_that_is_called_stuck_at_once_is_caught() {
+    caught(Plant::StuckAtOnce, &[Promise::StuckTrue], 200);
+}
+
+#[test]
+fn a_tree_that_survives_and_is_not_called_stuck_is_caught() {
+    caught(Plant::StuckUnsaid, &[Promise::StuckTrue], 400);
+}

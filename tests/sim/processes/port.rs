@@ -45,6 +45,8 @@ pub(super) struct Room {
     /// The first sequence number of this node.
     began: Seq,
     pub(super) met: EventCounts,
+    /// Whether what nothing can end stays so when all comes to rest.
+    pub(super) keeps_unkillable: bool,
 }
 
 impl Port {
@@ -61,6 +63,7 @@ impl Port {
             reports: VecDeque::new(),
             began: Seq(0),
             met: EventCounts::default(),
+            keeps_unkillable: false,
         })))
     }
 
@@ -75,6 +78,7 @@ impl Port {
         machine.kernel.lose_coordinator();
         machine.kernel.reports.clear();
         machine.alone = None;
+        machine.killed_here.clear();
         room.follower = Follower::new(machine);
         room.began = began;
         room.asked.clear();
@@ -245,6 +249,11 @@ impl Room {
             {
                 identity.boot = boot;
             }
+            Action::Read { .. }
+                if self.plant == Some(Plant::HookForgotten) && asked < self.began =>
+            {
+                return;
+            }
             Action::Census if self.plant == Some(Plant::CensusOfNothing) => {
                 // As if nothing had been stated: the requested launches are forgotten, too.
                 let attempts = self.kernel().logged();
@@ -260,6 +269,7 @@ impl Room {
             | Action::Forget { .. }
             | Action::Census => {}
         }
+        self.machine().note_asked(&action);
         self.follower.perform(asked, action);
     }
 

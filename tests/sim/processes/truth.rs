@@ -1,9 +1,11 @@
 //! Records of processes compared with the true state of the machine.
 
+use super::hooks::{check_below, check_read};
 use super::kernel::Kernel;
 use super::machine::Machine;
 use super::port::Port;
 use super::served::{check_one_each, check_ready};
+use super::stuck::check_stuck;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::binding::{Binding, ToHolder, Until};
 use sexton::actors::lease::{Current, Holder, LeaseMachine, LeaseView};
@@ -71,6 +73,7 @@ impl Port {
         for record in host.machine().view().values() {
             check_ready(machine, record)?;
             check_end(machine, record)?;
+            check_stuck(machine, record)?;
         }
         Ok(())
     }
@@ -85,7 +88,12 @@ impl Port {
         let is_stuck = !host.quarantined().is_empty();
         let mut room = self.room();
         let kernel = &*room.kernel();
-        for record in host.machine().view().values() {
+        let records = host.machine().view();
+        check_below(&records)?;
+        for record in records.values() {
+            if !over && !is_stuck {
+                check_read(record)?;
+            }
             let lives = leader_lives(kernel, record);
             let right = match record.phase {
                 Phase::Queued => false,
@@ -98,12 +106,15 @@ impl Port {
             ensure(right, Promise::Reconciled, || {
                 format!("{record:?}, whose process is alive: {lives}")
             })?;
+            ensure(record.stuck.is_none(), Promise::StuckTrue, || {
+                format!("nothing is in the way of its end any more: {record:?}")
+            })?;
         }
         Ok(())
     }
 }
 
-fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
+pub(super) fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
     let identity = record.identity.as_ref();
     identity.is_some_and(|it| kernel.lives((it.boot, it.inode)))
 }
@@ -114,7 +125,7 @@ fn is_killed(record: &RecordView) -> bool {
     stop.is_some_and(|stop| stop.tree || record.end.is_none())
 }
 
-fn members(kernel: &Kernel, record: &RecordView) -> usize {
+pub(super) fn members(kernel: &Kernel, record: &RecordView) -> usize {
     let processes = kernel.processes.values();
     processes.filter(|it| it.tree == Some(record.id)).count()
 }

@@ -16,7 +16,9 @@ use sexton::ids::{ProcessId, Slot};
 /// Returns the new record of an outcome.
 pub(in super::super) fn insertion_of(outcome: &Outcome) -> Option<&Insertion> {
     match outcome {
-        Outcome::Launched(insertion) | Outcome::Registered(insertion) => Some(insertion),
+        Outcome::Launched(insertion)
+        | Outcome::Registered(insertion)
+        | Outcome::Child(insertion) => Some(insertion),
         Outcome::Service(turn) => turn.steps.iter().find_map(|step| match step {
             ServiceStep::Launched { insertion, .. } => Some(&**insertion),
             _ => None,
@@ -110,7 +112,11 @@ impl Model {
     }
 
     /// Returns the records to remove to make room: those that ended longest ago, except ancestors of the new record.
-    fn making_room(&self, bytes: u64, above: &[ProcessId]) -> Result<Vec<Slot>, Refused> {
+    pub(super) fn making_room(
+        &self,
+        bytes: u64,
+        above: &[ProcessId],
+    ) -> Result<Vec<Slot>, Refused> {
         let mut gone = Vec::new();
         let mut after = self.clone();
         loop {
@@ -132,7 +138,7 @@ impl Model {
         }
     }
 
-    fn new_record(
+    pub(super) fn new_record(
         &self,
         (spec, tags): (&Spec, &Tags),
         (parent, running): (Option<ProcessId>, Option<(Identity, Date)>),
@@ -166,7 +172,7 @@ impl Model {
             run_dir: spec.run_dir.clone(),
             timeout_ms: spec.timeout_ms,
             launched: running.is_none(),
-            is_hook: false,
+            is_hook: spec.is_hook,
             phase,
             identity: running.map(|(identity, _)| identity),
             contained: false,
@@ -199,6 +205,7 @@ impl Model {
             watchers: Vec::new(),
             awaited: None,
             tree_watched: false,
+            handled: 0,
         }
     }
 

@@ -6,11 +6,13 @@
 //! |---|---|
 //! | `adding.rs` | new records |
 //! | `record.rs` | changes of one record |
+//! | `hook.rs` | what hooks report |
 //! | `watching.rs` | notifications that a process is gone, and launches by other actors |
 //! | `service.rs` `restart.rs` | services: requests and due steps; the consequences of an end |
 //! | `look.rs` `standing.rs` | answers to queries; the status of services |
 
 mod adding;
+mod hook;
 mod look;
 mod record;
 mod restart;
@@ -50,6 +52,8 @@ pub(super) struct Modelled {
     awaited: Option<ActorId>,
     /// Whether its tree, or a tree that contains it, is watched.
     tree_watched: bool,
+    /// How many of the processes that it reports as a hook have been handled.
+    pub(super) handled: u32,
 }
 
 /// The model: all records in order of creation, and all services.
@@ -381,7 +385,8 @@ impl Model {
             Message::LaunchAs(asked) => Ok((true, self.launch_as(asked, entry))),
             Message::Fence(id) => Ok((self.fence(*id, entry, actions), Reply::Done)),
             Message::Service(asked) => self.serve(asked, entry, actions),
-            Message::Child { .. } | Message::Found { .. } => unreachable!("the model has no hooks"),
+            Message::Child { of, child } => Ok(self.child((*of, child), entry)),
+            Message::Found { id, found } => Ok((self.found(*id, found), Reply::Done)),
             Message::Lapse { slot } => Ok((true, self.lapse(*slot, entry, actions))),
             Message::Finish { id, .. } | Message::Stop { id, .. } | Message::Signal { id, .. } => {
                 let epoch = self.epoch;
@@ -483,6 +488,11 @@ impl Model {
                     &mut actions,
                 );
             }
+        }
+        let mut all: Vec<_> = self.records.iter().collect();
+        all.sort_by_key(|it| it.slot);
+        for it in all {
+            it.read(&mut actions);
         }
         actions.push((u64::MAX, self.started, Action::Census));
         actions

@@ -345,7 +345,11 @@ impl Modelled {
             unkillable,
             unknown,
         });
-        let changes = self.view.phase == Phase::Stopping && self.view.stuck != stuck;
+        // SIGKILL was sent to the process alone, which is gone.
+        let is_late = unkillable > 0
+            && self.view.end.is_some()
+            && !self.view.stop.is_some_and(|stop| stop.tree);
+        let changes = self.view.phase == Phase::Stopping && self.view.stuck != stuck && !is_late;
         if changes {
             self.view.stuck = stuck;
         }
@@ -379,6 +383,9 @@ impl Modelled {
             return self.leave(entry, actions);
         }
         self.view.phase = Phase::Stopping;
+        if !self.view.stop.is_some_and(|stop| stop.tree) {
+            self.view.stuck = None;
+        }
         if stop.is_none_or(|stop| !stop.killed) {
             let (id, identity) = self.known();
             actions.push((self.slot.0.into(), entry, Action::Await { id, identity }));
@@ -390,5 +397,6 @@ impl Modelled {
         self.signals.clear();
         let id = self.view.id;
         actions.push((self.slot.0.into(), entry, Action::Forget { id }));
+        self.read(actions);
     }
 }

@@ -61,10 +61,11 @@ impl Pair {
         assert_eq!(self.machine.view(), right);
         for view in right.values().filter(|it| it.phase == Phase::Exited) {
             let was = self.ended.entry(view.id).or_insert_with(|| view.clone());
-            // The record of an ended process stays the same, except for the parts that depend on its relatives.
+            // The record of an ended process stays the same, except for what depends on its relatives and what a hook's output added.
             let is = RecordView {
                 parent: was.parent,
                 live_children: was.live_children,
+                found: was.found.clone(),
                 ..view.clone()
             };
             assert_eq!(*was, is);

@@ -150,6 +150,15 @@ impl Pair {
             | Message::Stuck { id, .. }
             | Message::Fence(id) => *id = its,
             Message::Watch(watch) => watch.process = its,
+            // Mostly the next one, and all of them.
+            Message::Child { of, child } => {
+                *of = self.pick_hook(which);
+                child.nth += self.handled(*of);
+            }
+            Message::Found { id, found } => {
+                *id = self.pick_hook(which);
+                found.children += self.handled(*id);
+            }
             Message::Signalled { id, asked, .. } => {
                 *id = its;
                 *asked = Seq(self.seq.0.saturating_sub(asked.0));
@@ -157,6 +166,22 @@ impl Pair {
             _ => {}
         }
         message
+    }
+
+    /// Picks a hook whose output is to be read if there is one, and now and then any record.
+    fn pick_hook(&self, which: RecordChoice) -> ProcessId {
+        let records = self.model.records.iter();
+        let mut hooks = records.filter(|it| it.is_to_be_read());
+        let hook = hooks.next().filter(|_| !which.is_multiple_of(8));
+        hook.map_or_else(|| self.pick(which), |it| it.view.id)
+    }
+
+    /// Returns how many processes in the output of this hook have been handled.
+    fn handled(&self, id: ProcessId) -> u32 {
+        let mut records = self.model.records.iter();
+        records
+            .find(|it| it.view.id == id)
+            .map_or(0, |it| it.handled)
     }
 
     fn parentage(&self, which: RecordChoice, line: u8) -> Parentage {

@@ -2,8 +2,9 @@
 
 use crate::actors::binding::{Until, Watch};
 use crate::actors::process::{
-    Definition, End, Failure, Identity, Launching, Lost, Message, Notice, Output, Parentage,
-    Policy, Ready, Registering, Remains, Rules, ServiceMessage, Spec, Step as LaunchStep, Tags,
+    Child, Definition, End, Failure, HookOutput, Identity, Launching, Lost, Message, Notice,
+    Output, Parentage, Policy, Ready, Registering, Remains, Rules, ServiceMessage, Spec,
+    Step as LaunchStep, Tags,
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
@@ -121,10 +122,37 @@ fn any_report() -> impl Strategy<Value = Message> {
             Message::Stuck { id, unkillable, unknown }
         }),
         2 => any_notice().prop_map(move |notice| Message::Notice { id, notice }),
+        6 => any_child().prop_map(move |child| Message::Child { of: id, child: Box::new(child) }),
+        3 => (0u32..2, 0usize..9).prop_map(move |(children, bytes)| {
+            let kept = vec![Bytes::new(vec![b'{'; bytes])];
+            let found = Box::new(HookOutput { children, kept, ..HookOutput::default() });
+            Message::Found { id, found }
+        }),
         9 => (0u64..3, prop::option::of(1i32..3)).prop_map(move |(back, errno)| {
             Message::Signalled { id, asked: Seq(back), errno }
         }),
     ]
+}
+
+/// A process that a hook ran: the next one, or one off. Without a command it gets no record.
+fn any_child() -> impl Strategy<Value = Child> {
+    let nth = prop::sample::select(vec![1u32, 1, 1, 1, 0, 2]);
+    let argv = prop::sample::select(vec!["curl", "wget --token x", "wget", ""]);
+    let end = prop::sample::select(vec![None, Some(End::Code(2))]);
+    let dates = (prop::option::of(any_date()), prop::option::of(any_date()));
+    (nth, 0u32..9, argv, end, dates).prop_map(|(nth, line, argv, end, (started, ended))| Child {
+        line,
+        argv: argv
+            .split(' ')
+            .map(|it| Bytes::new(it.as_bytes()))
+            .collect(),
+        dir: (line == 1).then(|| Bytes::new(&b"/"[..])),
+        pid: (line > 3).then_some(line),
+        end,
+        started,
+        ended,
+        nth,
+    })
 }
 
 fn any_launch() -> impl Strategy<Value = Launching> {
@@ -143,6 +171,7 @@ fn any_launch() -> impl Strategy<Value = Launching> {
                 grace_ms,
                 stop_signal: if orders { 2 } else { 0 },
                 env: vec![("LANG".to_owned(), Bytes::new(&b"C"[..]))],
+                is_hook: kind == "hook",
                 ..Spec::default()
             },
             tags: Tags {
