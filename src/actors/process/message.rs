@@ -50,9 +50,9 @@ pub enum Message {
     },
     /// From a client: remove records of ended processes.
     Prune {
-        /// Only records of processes that ended before this date.
+        /// Only records of processes that ended before this date are removed; `None` means any date.
         before: Option<Date>,
-        /// The number of newest removable records to keep, however old they are.
+        /// The number of removable records to keep, however old they are: those of the processes that ended last.
         keep: u32,
         /// The maximum number of records to remove; the reply states whether there are more.
         limit: u32,
@@ -113,7 +113,7 @@ pub enum Message {
     Watch(binding::Watch),
     /// From another actor: stop the tree of this process, since the right bound to it has ended.
     Fence(ProcessId),
-    /// From another actor: launch this process, and notify the actor when its tree is gone.
+    /// From another actor: launch this process, under an id that the actor chose.
     LaunchAs(Box<LaunchAs>),
     /// From the port: the process sent a notice about itself, or sent no watchdog notice in time.
     Notice {
@@ -138,7 +138,7 @@ pub enum Message {
     },
     /// A message about services.
     Service(crate::actors::process::service::Message),
-    /// From the timer: a timeout, a grace period or the retention of a record has expired.
+    /// From the timer: the timeout, the time to become ready, the grace period or the retention of a record has expired.
     Lapse {
         /// The slot of the record.
         slot: Slot,
@@ -176,7 +176,7 @@ impl Message {
     pub const ERROR_BYTES_MAX: usize = 1024;
 }
 
-/// A notice from a process about itself, sent as a line of output or with the `sd_notify` protocol.
+/// A notice from a process about itself, sent as a line of output or with the `sd_notify` protocol, or the absence of a watchdog notice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
@@ -219,7 +219,7 @@ pub struct Child {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookOutput {
-    /// The number of processes.
+    /// The number of processes that the hook reported up to [`HookOutput::CHILDREN_MAX`].
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,
@@ -297,8 +297,8 @@ impl Launching {
 ///
 /// An upsert: if a record with this id exists, nothing is launched and the answer is the same. The answer is `ToHolder::Launched` once the
 /// launch is accepted, whatever has happened to the process since. A refused launch is answered only by `Gone`, with `Exit::Failed`. A
-/// sender that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until then the record is not
-/// removed: the answer may have been lost, and a repeated request would launch a second process.
+/// sender that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until that watch arrives, the
+/// record is not removed: the answer may have been lost, and without the record a repeated request would launch a second process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchAs {
     /// The actor that requests the launch.
@@ -353,7 +353,7 @@ pub enum Step {
     Output,
     /// Building its environment: a secret is missing, or a file cannot be read.
     Environment,
-    /// Finding the parcel that the client should have handed over.
+    /// Finding the parcel: the streams and environment that the client should have handed to the keeper.
     Parcel,
     /// Creating a new process.
     Fork,
@@ -429,7 +429,7 @@ pub enum Lost {
     KeeperGone,
     /// It was not a child of the keeper, and did not report its end.
     NotOurs,
-    /// It was launched, but no keeper knows of it.
+    /// It was launched, but no keeper has a record of it.
     Unknown,
 }
 
@@ -499,7 +499,7 @@ pub struct Holder {
     pub name: String,
 }
 
-/// An action that the port is to perform.
+/// An action requested from the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Launch the process, unless it has already been launched: answered by `Started` or `Failed`, and by `Ended` when it ends.
@@ -564,7 +564,7 @@ pub enum Action {
         /// The id of its record.
         id: ProcessId,
     },
-    /// All actions have been stated: the keeper is to forget everything else that it holds.
+    /// All actions that are still needed have been requested: let the keeper forget every process that none of them names.
     Census,
 }
 
