@@ -25,7 +25,7 @@ pub(super) struct Index {
     numbers: BTreeMap<String, BTreeSet<u64>>,
     /// The removable records, ordered by when they ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
-    /// The removable records that are not removed at the end of their retention, because the attempt to do so panicked. Decisions on
+    /// The removable records that are not removed at the end of their retention, because the attempt to remove them panicked. Decisions on
     /// requests do not depend on this.
     pub(super) quarantined: BTreeSet<Slot>,
     /// The number of records in each state.

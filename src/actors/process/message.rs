@@ -219,7 +219,7 @@ pub struct Child {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookOutput {
-    /// The number of processes that the hook reported up to [`HookOutput::CHILDREN_MAX`].
+    /// The number of processes that the hook reported, up to [`HookOutput::CHILDREN_MAX`].
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,

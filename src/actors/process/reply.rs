@@ -41,7 +41,7 @@ pub enum Query {
     },
     /// All services, or the one with this name: [`Reply::Services`], or refused as [`Refused::NoService`].
     Services(Option<String>),
-    /// The ids of live records that this actor watches, in order: [`Reply::Ids`].
+    /// The ids of live records that this actor watches, or whose launch it requested, in order: [`Reply::Ids`].
     Watched {
         /// The actor.
         by: ActorId,

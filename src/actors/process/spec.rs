@@ -19,7 +19,7 @@ pub struct Spec {
     pub secrets: Vec<String>,
     /// A file of `NAME=VALUE` lines, read at each launch.
     pub env_file: Option<Bytes>,
-    /// The ticket of a parcel that the client handed to the keeper. It contains streams, the whole environment, umask and limits.
+    /// The ticket of a parcel that the client handed to the keeper. The parcel contains streams, the whole environment, umask and limits.
     #[serde(with = "crate::ids::wide_option")]
     pub parcel: Option<u128>,
     /// The timeout in milliseconds from its start, after which its tree is stopped; 0 means none.

@@ -199,7 +199,8 @@ impl State {
         std::mem::take(&mut self.departed)
     }
 
-    /// Returns whether an actor waits for the tree of this record to end, or for a tree that contains it.
+    /// Returns whether an actor waits for the tree of this record to end, or for a tree that contains it. An actor that requested a launch
+    /// counts as waiting for its tree.
     pub(super) fn is_tree_watched(&self, record: &Record) -> bool {
         let is_watched = |record: &Record| {
             let mut watchers = record.watchers.iter();
