@@ -65,7 +65,7 @@ pub enum Message {
         identity: Identity,
         /// The wall-clock time of its start.
         at: Date,
-        /// Whether it has a control group of its own.
+        /// Whether it has its own control group.
         contained: bool,
     },
     /// From the port: the process could not be started.
@@ -312,7 +312,7 @@ pub struct LaunchAs {
 /// The address to which another actor sends a [`Message::LaunchAs`].
 pub const LAUNCHES: To<Message> = To::new(ActorId::PROCESS);
 
-/// A process that is already running, for which a record is to be created.
+/// A request to create a record for a process that is already running.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registering {
@@ -517,7 +517,7 @@ pub enum Action {
         identity: Identity,
         /// Whether the keeper launched it, and so can report how it ended.
         launched: bool,
-        /// Whether it has a control group of its own.
+        /// Whether it has its own control group.
         contained: bool,
         /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,

@@ -156,7 +156,7 @@ pub enum Refused {
     /// It is not running yet, so there is nothing to signal.
     #[error("the process has not started yet")]
     Queued,
-    /// It was launched here, so its exit is observed and must not be reported.
+    /// Sexton launched it, so its exit is observed and must not be reported by a client.
     #[error("the process was launched here, so its exit must not be reported")]
     Launched,
     /// The limit on live processes, or on records, is reached.

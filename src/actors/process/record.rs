@@ -82,7 +82,7 @@ pub struct Record {
     pub phase: Phase,
     /// The identity of the process, once known.
     pub identity: Option<Identity>,
-    /// Whether it has a control group of its own.
+    /// Whether it has its own control group.
     pub contained: bool,
     /// When the record was created.
     pub queued: Date,

@@ -135,7 +135,7 @@ pub enum Flaw {
         Spec::LIMITS_MAX
     )]
     Limits,
-    /// The size at which output files are rotated is too small, or too many are to be kept.
+    /// The size at which output files are rotated is too small, or the number of rotated files to keep is too large.
     #[error(
         "output is rotated at {} bytes or more, and at most {} rotated files are kept",
         Spec::OUTPUT_BYTES_MIN,
