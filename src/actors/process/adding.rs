@@ -23,7 +23,8 @@ pub(super) struct NewRecord<'a> {
     pub(super) identity: Option<Identity>,
     /// The id, if the caller chose one; no other record has it.
     pub(super) id: Option<ProcessId>,
-    /// Whether the process has already ended. Its record is created even while the server drains or is full.
+    /// Whether the process has already ended. If so, its record is created even while the server is draining or has reached the limit on
+    /// live processes.
     pub(super) is_past: bool,
 }
 
@@ -49,8 +50,8 @@ impl ProcessMachine {
         Ok(Outcome::Launched(Box::new(insertion)))
     }
 
-    /// Refuses a launch bound to a process that has ended, and a launch below a process being fenced, whose tree would otherwise never
-    /// become empty.
+    /// Refuses a launch that is bound to a process that has ended. Also refuses a launch below a process that is being fenced, that is,
+    /// stopped with its tree because the right bound to it has ended: new processes could keep the tree from becoming empty.
     fn check_above(&self, parentage: &Parentage) -> Result<(), Refused> {
         let named = parentage.named.and_then(|id| self.state.find(id));
         let lives = named.is_some_and(|(_, record)| record.end.is_none() && record.is_live());
@@ -97,7 +98,8 @@ impl ProcessMachine {
         Ok(Outcome::Registered(Box::new(insertion)))
     }
 
-    /// Determines where a new record is inserted.
+    /// Determines the slot, id and position in the tree of a new record, and the records to remove to make room for it. Returns the reason
+    /// if the record is refused.
     pub(super) fn insertion(
         &self,
         moment: &Moment,
@@ -142,8 +144,8 @@ impl ProcessMachine {
         })
     }
 
-    /// Returns the stop that a launch below `parent` inherits from the nearest process above it that is being stopped with its tree.
-    /// Refuses the launch if any of those processes has been killed: its tree would otherwise never become empty.
+    /// Returns the stop that a launch below `parent` inherits from the nearest ancestor that is being stopped with its tree; `None` if no
+    /// ancestor is. Refuses the launch if SIGKILL has been requested for such a tree, which would otherwise not become empty.
     fn inherited(&self, moment: &Moment, parent: Option<&Record>) -> Result<Option<Stop>, Refused> {
         let above = self.state.above(parent.map(|it| it.id));
         let live = above.filter(|(_, it)| it.is_live());
@@ -162,9 +164,9 @@ impl ProcessMachine {
         }))
     }
 
-    /// Returns the parent record: the named one, or otherwise that of the nearest ancestor with a live record. A process is never its own
-    /// parent, whatever the request contains, nor the child of a process from another machine or boot, whose id may have survived in an
-    /// environment.
+    /// Returns the parent record: the named one, or otherwise that of the nearest ancestor with a live record; `None` if there is neither.
+    /// A named record is ignored if it is that of the process itself, or of a process on another machine or from another boot: its id may
+    /// have been copied with an environment.
     fn parent(&self, wanted: &NewRecord<'_>) -> Option<&Record> {
         let own = wanted.identity.as_ref();
         let line = || wanted.parentage.line.iter().take(Parentage::LINE_MAX);
@@ -184,9 +186,9 @@ impl ProcessMachine {
         })
     }
 
-    /// Returns the records to remove to make room for `bytes` more: those that ended longest ago, except the new record's ancestors.
-    /// If limits were lowered and are far exceeded, each new record removes only part of the excess. Refuses the record if too few
-    /// others can be removed.
+    /// Returns the slots of the records to remove to make room for a record of `bytes` bytes: those that ended longest ago, except the new
+    /// record's ancestors. If limits were lowered and are far exceeded, each new record removes only part of the excess. Refuses the new
+    /// record if too few others can be removed.
     fn evicted(&self, parent: Option<ProcessId>, bytes: u64) -> Result<Vec<Slot>, Refused> {
         let state = &self.state;
         let mut count = state.records.len() as u64 + 1;

@@ -9,7 +9,8 @@ use crate::ids::Seq;
 use crate::spine::machine::{Effects, Moment};
 
 impl Record {
-    /// Returns how the process ended, as reported to watchers. A process that has no recorded end could not be started.
+    /// Returns how the process ended, as reported to watchers. Called only once the process is gone: if no end is recorded then, it could
+    /// not be started.
     pub(super) const fn exit(&self) -> Exit {
         match self.end {
             Some(End::Code(code)) => Exit::Code(code),
@@ -66,8 +67,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Notifies an actor that the process it wants to watch is already gone. If the actor requested the launch, the record need no longer
-    /// be kept for it.
+    /// Notifies an actor that the process to watch is already gone. If that actor requested the launch, it will not repeat the request, so
+    /// the record may now be removed.
     pub(super) fn commit_gone(&mut self, entry: Seq, watch: Watch, effects: &mut Effects<Self>) {
         if let Some((slot, record)) = self.state.find(watch.process)
             && record.awaited == Some(watch.by)

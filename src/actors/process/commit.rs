@@ -1,4 +1,5 @@
-//! Applies outcomes, and states the actions for the port: once per entry, and all of them again after a start.
+//! Applies outcomes, and requests actions from the port: those of an entry when the entry is committed, and all that are still needed again
+//! on `resume`, for example after a restart of the server.
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
@@ -14,7 +15,7 @@ use crate::spine::effect;
 use crate::spine::machine::{Effects, Stamp};
 use std::sync::Arc;
 
-/// The action id of the census. No slot has this number.
+/// The id of [`Action::Census`]. The ids of other actions are slots, and no slot has this number.
 const CENSUS: u64 = u64::MAX;
 
 impl ProcessMachine {
@@ -222,7 +223,7 @@ impl ProcessMachine {
             ..
         } = message
         else {
-            unreachable!("only the port reports a start");
+            unreachable!("only a `Started` message is committed as a start");
         };
         self.state.change(entry.seq, slot, |it| {
             it.identity = Some(*identity);
@@ -241,7 +242,8 @@ impl ProcessMachine {
                 stop: Some(stop), ..
             }) = it.rare.get_mut()
             {
-                // The grace period of an inherited stop ends with that of the tree.
+                // The grace period of a stop that was requested while the process was queued begins now. An inherited stop, which is as old
+                // as the record, keeps its grace period, so that it ends with that of the tree.
                 if stop.asked != it.made {
                     stop.since = entry.at;
                 }
@@ -296,7 +298,7 @@ impl ProcessMachine {
                 .rare
                 .stop
                 .is_some_and(|stop| stop.killed && stop.tree);
-            // If the tree is being killed, `Empty` is reported anyway.
+            // If the tree is being killed, the port reports `Empty` as the result of `Kill`.
             if !killed {
                 let (id, identity) = known(record);
                 act(effects, *slot, entry, Action::Await { id, identity });
@@ -305,7 +307,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Completes the record of an ended process, unless the record still waits for its tree to end (`tree`).
+    /// Sets the phase of a record to `Exited`, lets the keeper forget the process, and answers the clients that wait for its end. Does
+    /// nothing if the record still waits for its tree to end (`tree`).
     fn leave(&mut self, entry: Seq, (slot, tree): (Slot, bool), effects: &mut Effects<Self>) {
         if tree {
             return;
@@ -322,7 +325,7 @@ impl ProcessMachine {
         act(effects, slot, entry, Action::Forget { id });
         self.state_reading(slot, effects);
         self.wake(id, effects);
-        // Clients may be waiting for the tree of an ancestor that ended earlier.
+        // Clients may be waiting for the tree of an ancestor that ended earlier, and this process may have been the last of that tree.
         let record = self.record(slot);
         if record.is_stopped_with_tree() {
             let above = self.state.above(record.parent);
@@ -363,7 +366,7 @@ impl ProcessMachine {
         });
     }
 
-    /// Answers the clients whose condition on this record is now met.
+    /// Answers the clients that wait for a condition of this record, if the condition is now met.
     fn wake(&mut self, id: ProcessId, effects: &mut Effects<Self>) {
         for (ticket, watch) in self.waiting.of(id) {
             if let Some(reply) = self.answer(&watch) {
@@ -373,7 +376,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Restates everything the port should know. The port then forgets anything else, which makes up for a lost `Forget`.
+    /// Requests again all actions that are still needed, and then a census: the keeper forgets all processes that none of these actions
+    /// names, including those whose `Forget` was lost.
     pub(super) fn restate(&self, effects: &mut Effects<Self>) {
         for id in &self.state.index.live {
             let Some((slot, record)) = self.state.find(*id) else {
@@ -397,8 +401,9 @@ impl ProcessMachine {
         });
     }
 
-    /// States the action that applies as long as the record is live: to launch the process, or to follow it. It is also stated if the
-    /// process has ended but its tree has not: the port must know whose tree it is, and a repeated report of the end is ignored.
+    /// Requests the action for a live record: to launch its process, or to follow it once its identity is known. A process that has ended
+    /// is followed, too, as long as its tree has not: the port needs the identity to recognise the tree. If the port reports the end again,
+    /// the report is ignored.
     pub(super) fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         let id = record.id;
@@ -419,7 +424,7 @@ impl ProcessMachine {
         act(effects, slot, record.made, what);
     }
 
-    /// States the action to read a hook's output, unless it has been read.
+    /// Requests that the output of an ended hook be read, unless that has been done.
     fn state_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.is_to_be_read() {
@@ -431,14 +436,14 @@ impl ProcessMachine {
         }
     }
 
-    /// States the current step of a stop.
+    /// Requests the current step of a stop: a signal or SIGKILL, and a report when the tree is empty if only that is still awaited.
     fn state_stop(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.phase != Phase::Stopping {
             return;
         }
         let (id, identity) = known(record);
-        // Without a stop, the process ended by itself, and the end of its tree is awaited.
+        // Without a stop, the process itself has ended, and only the end of its tree is awaited.
         let Some(stop) = record.rare.stop else {
             return act(effects, slot, record.made, Action::Await { id, identity });
         };
@@ -492,14 +497,14 @@ fn note(record: &mut Record, notice: &Notice) {
     }
 }
 
-/// Returns the notices expected from a launched process.
+/// Returns what the port must watch for while the process is running; `None` if nothing, or if the process was not launched by the keeper.
 fn expectation(record: &Record) -> Option<Box<Expectation>> {
     let is_ready = record.announced != Announced::Nothing;
     let expected = record.profile.spec.expects(is_ready);
     expected.filter(|_| record.launched)
 }
 
-/// Returns the id and the identity of a record whose process is known.
+/// Returns the id of a record and the identity of its process, which must have started.
 fn known(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
     let identity = record.identity;
     (

@@ -1,4 +1,4 @@
-//! The rules of processes. Decides without changing anything.
+//! The rules for existing processes: decides what each message does, without changing anything. `adding.rs` has the rules for new records.
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
@@ -47,7 +47,7 @@ impl ProcessMachine {
         decided.unwrap_or_else(Outcome::Refused)
     }
 
-    /// Returns the record of a process that has not ended.
+    /// Returns the record with this id if it is live; otherwise, the reason to refuse the request.
     fn live(&self, id: ProcessId) -> Result<(Slot, &Record), Refused> {
         let found = self.state.find(id).ok_or(Refused::Unknown)?;
         Some(found)
@@ -104,8 +104,8 @@ impl ProcessMachine {
         Ok(self.stopping((slot, record), asked))
     }
 
-    /// Stops a process as `asked`. If its tree is included, launched processes with records below its own are stopped in the same way:
-    /// in the kernel, they are children of the keeper, so a signal to the process's own tree does not reach them.
+    /// Decides to stop a process as `asked`. If its tree is included, launched processes with records below its own are stopped in the same
+    /// way: in the kernel, they are children of the keeper, so a signal to the process's own tree does not reach them.
     fn stopping(&self, (slot, record): (Slot, &Record), asked: Stop) -> Outcome {
         let stop = |(slot, record): (Slot, &Record)| {
             let stop = match record.rare.stop {
@@ -120,7 +120,8 @@ impl ProcessMachine {
             let below = below.filter(|(at, it)| *at != slot && it.launched && it.is_live());
             let below: Vec<_> = below.filter_map(stop).collect();
             if !below.is_empty() {
-                // If its own stop does not change, it is restated, so that the record shows that the request had an effect.
+                // If only processes below it are affected, its own stop is requested again by this entry, so that its record shows that the
+                // request had an effect.
                 let restated = |before| Stop {
                     asked: asked.asked,
                     errno: None,
@@ -148,8 +149,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Stops the processes of a tree that were launched here; others are not touched. An earlier stop is merged with
-    /// this one, and the fence becomes its cause.
+    /// Decides to stop the launched processes of a tree, because the right bound to it has ended. Registered processes are not stopped. An
+    /// earlier stop is merged with this one, and its cause becomes the fence.
     fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
         let below = self.state.below(id).into_iter();
         let launched = below.filter(|(_, it)| it.launched && it.is_live());
@@ -192,7 +193,8 @@ impl ProcessMachine {
         Ok(Outcome::Signalling { slot })
     }
 
-    /// Decides which of the oldest removable records are removed.
+    /// Decides which records a prune request removes: at most `limit` of those that ended longest ago, but none that ended at or after
+    /// `before`, and none of the `keep` that ended last.
     fn prune(&self, before: Option<Date>, keep: u32, limit: u32) -> Outcome {
         let removable = &self.state.index.removable;
         let most = removable.len().saturating_sub(keep as usize);
@@ -272,14 +274,15 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns whether the tree of this process is to be stopped or watched, but the start of the process has not been reported. Without
-    /// that report, the tree cannot be identified. The port will repeat both reports, in order.
+    /// Returns whether the tree of this process must be stopped or is watched, but the start of the process has not been reported. The end
+    /// is then ignored, since the tree cannot be identified without the start. The port will repeat both reports, in order.
     fn misses_start(&self, record: &Record) -> bool {
         let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
         record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
     }
 
-    /// Returns whether the record waits for the rest of the tree after the process has ended. After a reboot, nothing is left to wait for.
+    /// Returns whether a record whose process has ended waits until the tree is empty, because the tree is being stopped or is watched.
+    /// After a reboot, the tree is known to be empty.
     fn awaits_tree(&self, record: &Record, end: End) -> bool {
         let stopped =
             record.phase == Phase::Stopping && record.rare.stop.is_some_and(|stop| stop.tree);
@@ -287,7 +290,7 @@ impl ProcessMachine {
         (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
     }
 
-    /// Decides the outcome of a notice from a process, or of a missing one.
+    /// Decides the outcome of a notice from a process, or of a missing watchdog notice.
     fn noticed(
         &self,
         moment: &Moment,
@@ -359,7 +362,7 @@ impl Stop {
         }
     }
 
-    /// Returns when the grace period ends and SIGKILL follows.
+    /// Returns when the grace period ends and SIGKILL follows. The grace period begins again at `epoch`, the time of the last startup.
     fn ends(&self, epoch: Timestamp) -> Timestamp {
         self.since.max(epoch).plus_ms(self.grace_ms.into())
     }
@@ -391,7 +394,7 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     if sooner {
         (stop.since, stop.grace_ms, stop.killed) = (asked.since, asked.grace_ms, asked.killed);
     }
-    // If anything must be done again, this entry requests it. A shorter grace period alone requires no action.
+    // A signal is sent again only if the stop now includes the tree, or kills immediately. A shorter grace period alone sends no signal.
     if wider || asked.killed {
         (stop.asked, stop.errno) = (asked.asked, None);
         stop.signal = asked.signal;
@@ -399,14 +402,14 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Returns whether the end of the tree is awaited and has not been reported before.
+/// Returns whether the record waits for its tree to end, and that end has not been reported before.
 fn is_emptied(record: &Record) -> bool {
     let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
     let is_asked = is_stopped || record.end.is_some();
     is_asked && record.phase == Phase::Stopping && !record.empty
 }
 
-/// Decides the outcome of a report that a signal was sent or failed.
+/// Decides the outcome of a report that a signal was sent, or could not be sent.
 fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) -> Outcome {
     let is_on_its_way = record.rare.signals.iter().any(|it| it.asked == asked);
     let stop = record.rare.stop.filter(|stop| stop.asked == asked);

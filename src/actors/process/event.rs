@@ -8,7 +8,7 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::event::Happening;
 use crate::spine::machine::About;
 
-/// Receives the events.
+/// The function that receives the events.
 type Publish<'a> = &'a mut dyn FnMut(Happening);
 
 impl ProcessMachine {
@@ -70,7 +70,7 @@ impl ProcessMachine {
                     with_end(it, *end)
                 });
             }
-            // The process itself ended before its tree did.
+            // The process ended before its tree did, and its end is published only now.
             (Outcome::Emptied { slot }, _) => {
                 let end = self.state.records.get(*slot).and_then(|it| it.end);
                 if let Some(end) = end {
@@ -106,7 +106,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns the records in the slots that an outcome names.
+    /// Describes the records whose slots are in an outcome, for outcomes whose messages may not name these records by id.
     pub(super) fn named(&self, outcome: &Outcome) -> Vec<About> {
         let fenced: Vec<Slot>;
         let slots: &[Slot] = match outcome {

@@ -1,5 +1,5 @@
-//! The rules for records that a hook printed: processes that it ran get records below its own, and other records are stored in the hook's
-//! record. The port reads the output. See `docs/processes.md`, "Hooks".
+//! The rules for hooks, commands that report what they did as JSON objects on standard output. A process that a hook ran gets a record
+//! below the hook's own, and other objects are stored in the hook's record. The port reads the output. See `docs/processes.md`, "Hooks".
 
 use crate::actors::process::adding::NewRecord;
 use crate::actors::process::identity::Identity;
@@ -37,7 +37,7 @@ impl Child {
 }
 
 impl Record {
-    /// Returns whether its output is still to be read for records.
+    /// Returns whether it is the record of a hook that has ended and whose output has not been read yet.
     pub(super) fn is_to_be_read(&self) -> bool {
         let has_run = self.phase == Phase::Exited && self.end.is_some() && self.launched;
         has_run && self.profile.spec.is_hook && self.rare.found.is_none()
@@ -111,7 +111,8 @@ impl ProcessMachine {
         let of_hook = hook.identity.unwrap_or_default();
         self.add(entry.seq, insertion, profile, |it| {
             it.phase = Phase::Exited;
-            // The identity that the process had. The process can no longer be looked up by it.
+            // The identity shows the PID that the process had. Inode and start time are not known, and the record of an ended process is
+            // not looked up by its identity.
             it.identity = child.pid.map(|pid| Identity {
                 pid,
                 inode: 0,
@@ -119,7 +120,8 @@ impl ProcessMachine {
                 ..of_hook
             });
             it.started = child.started;
-            // An implausible date would cause the record to be removed immediately, or never.
+            // The date is limited to the time since the hook's launch was requested: an implausible one would cause the record to be
+            // removed immediately, or never.
             let ended = child.ended.unwrap_or(insertion.at);
             it.ended = Some(ended.min(insertion.at).max(begin));
             it.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));

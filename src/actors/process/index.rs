@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Index {
     /// The slot of every record, by id.
     pub(super) ids: BTreeMap<ProcessId, Slot>,
-    /// The records that have not ended.
+    /// The live records: those whose phase is not `Exited`.
     pub(super) live: BTreeSet<ProcessId>,
-    /// The records that have not ended and whose process is known, by each mark that identifies it.
+    /// The live records whose processes have an identity, by each mark of the identity.
     identities: BTreeSet<(Mark, Slot)>,
     /// Records by parent, even if the parent's record was removed.
     pub(super) children: BTreeSet<(ProcessId, ProcessId)>,
@@ -25,13 +25,15 @@ pub(super) struct Index {
     numbers: BTreeMap<String, BTreeSet<u64>>,
     /// The removable records, ordered by when they ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
-    /// The removable records that are exempt from removal by time because it failed. Decisions on requests do not depend on this.
+    /// The removable records that are not removed at the end of their retention, because the attempt to remove them panicked. Decisions on
+    /// requests do not depend on this.
     pub(super) quarantined: BTreeSet<Slot>,
     /// The number of records in each state.
     pub(super) totals: Totals,
 }
 
-/// A unique mark of a process. Two descriptions of the same process may have only one of these in common.
+/// A value that only one process has. Two identities of the same process may have only one mark in common: either may lack the inode, and
+/// the PID differs between namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
     /// Machine, boot and inode.
@@ -60,7 +62,7 @@ impl Index {
         self.totals.bytes += record.bytes();
     }
 
-    /// Unindexes a record that is about to change or to be removed.
+    /// Takes a record that is about to change or to be removed out of the indexes that depend on its state.
     pub(super) fn leave(&mut self, slot: Slot, record: &Record) {
         if record.is_live() {
             self.live.remove(&record.id);
@@ -74,7 +76,7 @@ impl Index {
         self.totals.bytes -= record.bytes();
     }
 
-    /// Adds a record to the removable ones, or takes it out, depending on its state.
+    /// Adds a record to the removable ones or takes it out, depending on its state, and ends its quarantine.
     pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
         let key = (record.ended_at(), slot);
         self.quarantined.remove(&slot);

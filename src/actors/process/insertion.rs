@@ -24,7 +24,7 @@ pub struct Insertion {
     pub kind: String,
     /// The wall-clock time of its creation.
     pub at: Date,
-    /// The records that are removed to make room.
+    /// The slots of the records that are removed to make room.
     pub evicted: Vec<Slot>,
     /// The stop that it inherits if it is launched below a tree that is being stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]

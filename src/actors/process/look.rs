@@ -1,4 +1,4 @@
-//! Answers queries. Those that visit many records are answered in parts, so that other requests are served in between.
+//! Answers queries. A query that would visit many records is answered one page at a time, so that other requests are served in between.
 
 use crate::actors::binding::Until;
 use crate::actors::process::machine::ProcessMachine;
@@ -16,7 +16,7 @@ use std::ops::Bound;
 /// The maximum number of records visited for one answer.
 pub(super) const LOOKED_AT_MAX: usize = 4096;
 
-/// The maximum for a text search, which masks all words of each record and compares them ignoring case.
+/// The lower maximum for a text search, which costs more per record: all arguments are masked, and compared ignoring case.
 const SEARCHED_MAX: usize = LOOKED_AT_MAX / 8;
 
 /// The maximum number of ids listed for an ambiguous prefix.
@@ -56,7 +56,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns the answer for a watch if its condition is met.
+    /// Returns the answer for a watch; `None` if its condition is not met yet.
     pub(super) fn answer(&self, watch: &Watch) -> Option<Reply> {
         let Some((_, record)) = self.state.find(watch.id()?) else {
             return Some(Reply::Refused(Refused::Unknown));
@@ -89,7 +89,7 @@ impl ProcessMachine {
         !below.is_empty()
     }
 
-    /// Returns the view of the record with this id.
+    /// Returns the view of the record with this id; `None` if there is none.
     pub(super) fn view_by_id(&self, id: ProcessId) -> Option<Box<RecordView>> {
         let (_, record) = self.state.find(id)?;
         Some(Box::new(self.view_of(record)))
@@ -191,7 +191,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Lists the live records that an actor watches.
+    /// Lists the live records that an actor watches, or whose launch it requested.
     fn watched_by(&self, by: ActorId, after: Option<ProcessId>) -> Reply {
         let live = Selection {
             phases: vec![Phase::Queued, Phase::Running, Phase::Stopping],
@@ -374,7 +374,7 @@ fn contains_text(record: &Record, text: &str) -> bool {
         || has(&words.collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the range of ids that begin with these digits.
+/// Returns the first and the last id that begin with these digits; `None` if they are no valid prefix.
 fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
     const DIGITS: usize = 32;
     let digits: String = text.chars().filter(|letter| *letter != '-').collect();
@@ -387,7 +387,7 @@ fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
     Some((ProcessId(first), ProcessId(last)))
 }
 
-/// Lists the ids that are paired with `group` in the set, in the requested order.
+/// Lists the ids that are paired with `group` in the set, in the requested order and from the cursor on.
 fn in_set(
     set: &BTreeSet<(ProcessId, ProcessId)>,
     group: ProcessId,

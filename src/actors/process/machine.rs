@@ -25,7 +25,8 @@ use crate::spine::machine::{
 pub struct ProcessMachine {
     pub(super) state: State,
     pub(super) waiting: Waiting,
-    /// The number of reports that named a different process for an attempt than the one already known.
+    /// The number of reports that contradicted an earlier one: another process was reported for the same launch, or the failure of a launch
+    /// that had succeeded.
     pub(super) contradictions: u64,
     pub(super) counted: Counted,
 }
@@ -37,7 +38,7 @@ pub(super) struct Counted {
     pub(super) launches: u64,
     /// Launches that failed.
     pub(super) failures: u64,
-    /// Processes of services that ended by themselves and were launched again.
+    /// Restarts of service processes, except those that follow a reboot or a requested stop.
     pub(super) restarts: u64,
 }
 
@@ -91,7 +92,7 @@ impl ProcessMachine {
         record.is_some_and(|it| self.state.services.of(it.id).is_some())
     }
 
-    /// Returns the reply that shows this record, unless it was removed.
+    /// Returns the reply that shows this record; if the record was removed, the request is refused as unknown.
     fn shown_in(
         &self,
         id: crate::ids::ProcessId,
@@ -245,7 +246,8 @@ impl Machine for ProcessMachine {
         Self::cost_of(&asked)
     }
 
-    /// Reports from the port are facts, so they are accepted even without space. Messages that end a process are never refused.
+    /// Reports from the port are facts, so they are accepted even if the disk is low on space. Messages that end a process are never
+    /// refused.
     fn weight(&self, message: &Message) -> Weight {
         match message {
             Message::Launch(_)
@@ -293,8 +295,8 @@ impl Machine for ProcessMachine {
         self.unwatch_services(ticket);
     }
 
-    /// Processes keep running while the server is down, so its start ends none of them. The grace period of a stop begins again, since
-    /// its signal is sent again.
+    /// Processes keep running while the server is down, so none of them ends at startup. The grace period of a stop begins again, since its
+    /// signal is sent again.
     fn start(&mut self, start: Start) {
         self.state.start(start);
     }
@@ -312,7 +314,7 @@ impl Timed for ProcessMachine {
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
-        // Steps of services are usually due immediately.
+        // Steps of services take precedence, since they are usually due immediately.
         let service = self.state.services.due(now).map(service::item_of);
         service.or_else(|| self.state.due(now).map(|slot| slot.0.into()))
     }
@@ -418,23 +420,23 @@ impl Observable for ProcessMachine {
             ),
             gauge(
                 "stuck",
-                "processes with members of their trees that survived SIGKILL",
+                "processes whose trees have members that survived SIGKILL",
                 totals.stuck.into(),
             ),
             gauge("bytes", "size of all records in bytes", totals.bytes),
             gauge(
                 "launches",
-                "launches requested since the start",
+                "launches requested since startup",
                 self.counted.launches,
             ),
             gauge(
                 "launch_failures",
-                "failed launches since the start",
+                "failed launches since startup",
                 self.counted.failures,
             ),
             gauge(
                 "service_restarts",
-                "restarts of service processes since the start",
+                "restarts of service processes since startup",
                 self.counted.restarts,
             ),
             gauge(

@@ -50,9 +50,9 @@ pub enum Message {
     },
     /// From a client: remove records of ended processes.
     Prune {
-        /// Only records of processes that ended before this date.
+        /// Only records of processes that ended before this date are removed; `None` means any date.
         before: Option<Date>,
-        /// The number of newest removable records to keep, however old they are.
+        /// The number of removable records to keep, however old they are: those of the processes that ended last.
         keep: u32,
         /// The maximum number of records to remove; the reply states whether there are more.
         limit: u32,
@@ -65,7 +65,7 @@ pub enum Message {
         identity: Identity,
         /// The wall-clock time of its start.
         at: Date,
-        /// Whether it has a control group of its own.
+        /// Whether it has its own control group.
         contained: bool,
     },
     /// From the port: the process could not be started.
@@ -113,7 +113,7 @@ pub enum Message {
     Watch(binding::Watch),
     /// From another actor: stop the tree of this process, since the right bound to it has ended.
     Fence(ProcessId),
-    /// From another actor: launch this process, and notify the actor when its tree is gone.
+    /// From another actor: launch this process, under an id that the actor chose.
     LaunchAs(Box<LaunchAs>),
     /// From the port: the process sent a notice about itself, or sent no watchdog notice in time.
     Notice {
@@ -138,7 +138,7 @@ pub enum Message {
     },
     /// A message about services.
     Service(crate::actors::process::service::Message),
-    /// From the timer: a timeout, a grace period or the retention of a record has expired.
+    /// From the timer: the timeout, the time to become ready, the grace period or the retention of a record has expired.
     Lapse {
         /// The slot of the record.
         slot: Slot,
@@ -176,7 +176,7 @@ impl Message {
     pub const ERROR_BYTES_MAX: usize = 1024;
 }
 
-/// A notice from a process about itself, sent as a line of output or with the `sd_notify` protocol.
+/// A notice from a process about itself, sent as a line of output or with the `sd_notify` protocol, or the absence of a watchdog notice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
@@ -221,7 +221,7 @@ pub struct Child {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookOutput {
-    /// The number of processes.
+    /// The number of processes that the hook reported, up to [`HookOutput::CHILDREN_MAX`].
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,
@@ -299,8 +299,8 @@ impl Launching {
 ///
 /// An upsert: if a record with this id exists, nothing is launched and the answer is the same. The answer is `ToHolder::Launched` once the
 /// launch is accepted, whatever has happened to the process since. A refused launch is answered only by `Gone`, with `Exit::Failed`. A
-/// sender that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until then the record is not
-/// removed: the answer may have been lost, and a repeated request would launch a second process.
+/// sender that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until that watch arrives, the
+/// record is not removed: the answer may have been lost, and without the record a repeated request would launch a second process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchAs {
     /// The actor that requests the launch.
@@ -314,7 +314,7 @@ pub struct LaunchAs {
 /// The address to which another actor sends a [`Message::LaunchAs`].
 pub const LAUNCHES: To<Message> = To::new(ActorId::PROCESS);
 
-/// A process that is already running, for which a record is to be created.
+/// A request to create a record for a process that is already running.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registering {
@@ -355,7 +355,7 @@ pub enum Step {
     Output,
     /// Building its environment: a secret is missing, or a file cannot be read.
     Environment,
-    /// Finding the parcel that the client should have handed over.
+    /// Finding the parcel: the streams and environment that the client should have handed to the keeper.
     Parcel,
     /// Creating a new process.
     Fork,
@@ -431,7 +431,7 @@ pub enum Lost {
     KeeperGone,
     /// It was not a child of the keeper, and did not report its end.
     NotOurs,
-    /// It was launched, but no keeper knows of it.
+    /// It was launched, but no keeper has a record of it.
     Unknown,
 }
 
@@ -501,7 +501,7 @@ pub struct Holder {
     pub name: String,
 }
 
-/// An action that the port is to perform.
+/// An action requested from the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Launch the process, unless it has already been launched: answered by `Started` or `Failed`, and by `Ended` when it ends.
@@ -519,7 +519,7 @@ pub enum Action {
         identity: Identity,
         /// Whether the keeper launched it, and so can report how it ended.
         launched: bool,
-        /// Whether it has a control group of its own.
+        /// Whether it has its own control group.
         contained: bool,
         /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
@@ -566,7 +566,7 @@ pub enum Action {
         /// The id of its record.
         id: ProcessId,
     },
-    /// All actions have been stated: the keeper is to forget everything else that it holds.
+    /// All actions that are still needed have been requested: let the keeper forget every process that none of them names.
     Census,
 }
 

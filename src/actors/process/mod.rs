@@ -1,26 +1,28 @@
-//! The `ProcessActor`: one record for every process, in one tree, from the command line down to the last binary.
+//! The `ProcessActor`: keeps a record of every process that was launched or registered, or that a hook reported. Each record refers to its
+//! parent, so the records form trees.
 //!
-//! The contents of a record follow `ArchiveBox`'s process hierarchy. In addition, exits are observed rather than guessed, and identities
-//! survive the reuse of PIDs. `docs/processes.md` describes records and their life cycle.
+//! The fields of a record follow `ArchiveBox`'s process hierarchy. In addition, exits are observed rather than guessed, and a process is
+//! never confused with a later one that has the same PID. `docs/processes.md` describes records and their life cycle.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `identity.rs` | identities of processes, which a reused PID does not share |
+//! | `identity.rs` | identities of processes, which stay unique when a PID is reused |
 //! | `spec.rs` `secret.rs` | what to run, and how; recognition of secrets |
-//! | `message.rs` `output.rs` `outcome.rs` `insertion.rs` | messages and actions; the outcomes of messages |
+//! | `message.rs` `output.rs` | messages and actions; the output of a process |
+//! | `outcome.rs` `insertion.rs` | the outcomes of messages; the fields of a new record |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration |
 //! | `record.rs` `stored.rs` | one record; its stored form |
 //! | `state.rs` `index.rs` | all records, and how they change; their indexes |
 //! | `waiting.rs` | clients waiting for a condition of a record |
-//! | `pages.rs` `profiles.rs` | durable state as pages; sharing of equal profiles |
-//! | `machine.rs` | the host's interface, and deadlines |
+//! | `pages.rs` `profiles.rs` | durable state as pages; sharing of equal profiles, the immutable parts of records |
+//! | `machine.rs` | the interface to the host, and deadlines |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules for changes and for new records; committing them |
-//! | `hook.rs` | the same for reports of hooks |
-//! | `behalf.rs` | the same for launches requested by other actors |
-//! | `look.rs` | answers to queries, in parts if they visit many records |
+//! | `hook.rs` | deciding and committing what hooks report |
+//! | `behalf.rs` | deciding and committing launches requested by other actors |
+//! | `look.rs` | answers to queries, in pages if many records are visited |
 //! | `event.rs` | events for subscribers |
-//! | `service/` | processes that run as long as the configuration contains them |
+//! | `service/` | services: processes that run as long as the configuration contains them |
 //! | `invariants.rs` `model/` `tests/` | invariants, and comparison of the machine with a simple model |
 
 mod adding;
@@ -77,5 +79,5 @@ pub use service::{
 };
 pub use spec::{Expectation, Flaw, Parentage, Ready, Spec, Tags, kind_of};
 
-/// The actor: a host around the machine.
+/// The process actor: the host around the process machine.
 pub type ProcessActor = crate::spine::Host<ProcessMachine>;

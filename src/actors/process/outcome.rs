@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A record was created for a process that is to be launched.
+    /// A record was created for a process that will be launched.
     Launched(Box<Insertion>),
     /// A record was created for a process that is already running.
     Registered(Box<Insertion>),
@@ -45,7 +45,7 @@ pub enum Outcome {
         end: End,
         /// When it ended, but no later than the report of it.
         at: Date,
-        /// Whether the record still waits for the rest of its tree to end.
+        /// Whether the record still waits for the other processes of its tree to end.
         tree: bool,
     },
     /// Nothing of its tree is alive any more.
@@ -53,7 +53,7 @@ pub enum Outcome {
         /// The slot of its record.
         slot: Slot,
     },
-    /// The process is to be stopped, or the way in which it is stopped changes.
+    /// The process will be stopped, or the way in which it is stopped changes.
     Stopping {
         /// The slot of its record.
         slot: Slot,
@@ -70,7 +70,7 @@ pub enum Outcome {
         /// The slot of its record.
         slot: Slot,
     },
-    /// A signal is to be sent.
+    /// A signal will be sent.
     Signalling {
         /// The slot of the record.
         slot: Slot,
@@ -98,12 +98,12 @@ pub enum Outcome {
     Taken,
     /// A launch requested by another actor is refused: the actor is notified. Or a process that a hook ran gets no record.
     Declined(Refused),
-    /// The live processes of a tree are to be stopped.
+    /// The launched processes of a tree will be stopped, because the right bound to it has ended.
     Fenced {
         /// The slots of their records, and how each is stopped.
         stops: Vec<(Slot, Stop)>,
     },
-    /// A process is to be stopped with its tree, which includes launched processes with records below its own.
+    /// A process will be stopped with its tree, including launched processes with records below its own.
     StoppingTree {
         /// The slots of the records to stop, and how each is stopped.
         stops: Vec<(Slot, Stop)>,
@@ -124,7 +124,8 @@ pub enum Outcome {
     Service(Box<Turn>),
     /// The message has no effect, or concerns a record that was removed or has ended: nothing changes.
     Unchanged,
-    /// The port reported a different process for an attempt than the one already known: nothing changes, but the report is counted.
+    /// The port reported another process for the same launch, or the failure of a launch that had succeeded: nothing changes, but the
+    /// report is counted.
     Contradicted,
     /// The request is refused: nothing changes.
     Refused(Refused),
@@ -149,13 +150,13 @@ pub enum Refused {
     /// There is no record with this id, or it has been removed.
     #[error("no process has this id")]
     Unknown,
-    /// The process has ended already.
+    /// The process has ended already, or a process cannot be launched below it because its tree must become empty.
     #[error("the process has ended")]
     Ended,
     /// It is not running yet, so there is nothing to signal.
     #[error("the process has not started yet")]
     Queued,
-    /// It was launched here, so its exit is observed and must not be reported.
+    /// Sexton launched it, so its exit is observed and must not be reported by a client.
     #[error("the process was launched here, so its exit must not be reported")]
     Launched,
     /// The limit on live processes, or on records, is reached.
@@ -167,7 +168,7 @@ pub enum Refused {
     /// The limit on pending signals to the process is reached.
     #[error("too many signals to the process are pending")]
     Busy,
-    /// No new processes are accepted until the next start.
+    /// The server is draining: it accepts no new processes until it restarts.
     #[error("the server is draining and accepts no new processes")]
     Draining,
     /// The request is invalid.

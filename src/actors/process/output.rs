@@ -1,23 +1,23 @@
-//! The output of a process, as far as its record keeps it. Stored: see the change rule in `persist/format.rs`.
+//! The part of a process's output that its record keeps. Stored: see the change rule in `persist/format.rs`.
 
 use crate::bytes::{self, Bytes};
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
-/// The output that a process wrote to a file.
+/// The output that a process wrote to a file: its size, and its first and last bytes.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Output {
     /// The number of bytes written.
     pub bytes: u64,
-    /// Head and tail, in one allocation.
+    /// The first bytes (the head), followed by the last (the tail), in one allocation.
     shown: Box<[u8]>,
     /// The length of the head.
     head: u32,
 }
 
-/// The stored form.
+/// The stored form of [`Output`].
 #[derive(Default, Deserialize)]
 #[serde(default, rename = "Output")]
 struct Stored {
@@ -27,7 +27,7 @@ struct Stored {
 }
 
 impl Output {
-    /// The maximum number of bytes kept of the beginning, and of the end. Twice this number is a size class of common allocators.
+    /// The maximum number of bytes in the head, and in the tail. Twice this number is a size class of common allocators.
     pub const SHOWN_BYTES: usize = 112;
 
     /// Creates the output of `bytes` bytes with this beginning and end.
@@ -35,7 +35,7 @@ impl Output {
         Self {
             bytes,
             shown: [head, tail].concat().into(),
-            head: u32::try_from(head.len()).expect("a record keeps little of an output"),
+            head: u32::try_from(head.len()).expect("the head is short"),
         }
     }
 
@@ -44,7 +44,7 @@ impl Output {
         self.parts().0
     }
 
-    /// Returns the last bytes, if there are more.
+    /// Returns the last bytes after the head, at most [`Output::SHOWN_BYTES`]; empty if the head is the whole output.
     pub fn tail(&self) -> &[u8] {
         self.parts().1
     }

@@ -39,7 +39,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// Decodes a page.
+    /// Decodes a page. Returns a description of the error if the content is malformed.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             return Once::decode(content).map(Self::Head);
@@ -64,9 +64,9 @@ pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
 /// The state that belongs to no single record or service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The time of the most recent start of the server, from which grace periods are counted again.
+    /// The time of the last startup of the server, from which grace periods are counted again.
     pub(super) epoch: Timestamp,
-    /// The entry of that start.
+    /// The entry of that startup.
     pub(super) start: Seq,
 }
 

@@ -1,4 +1,5 @@
-//! Sharing of equal profiles: the profile of a process that is launched repeatedly is kept once. Volatile.
+//! Sharing of equal profiles (the immutable parts of records): if the same command is launched repeatedly, its profile is in memory only
+//! once. Volatile.
 
 use crate::actors::process::record::Profile;
 use std::collections::VecDeque;
@@ -7,12 +8,12 @@ use std::sync::Arc;
 /// The number of profiles that a new one is compared with.
 const COMPARED: usize = 16;
 
-/// The profiles most recently added or reused, the newest last.
+/// The profiles most recently added or reused, the most recent last.
 #[derive(Debug, Default)]
 pub(super) struct Profiles(VecDeque<Arc<Profile>>);
 
 impl Profiles {
-    /// Returns an equal profile of another record if it is among the newest ones, or otherwise the given one.
+    /// Returns an equal profile of another record if one was used recently, or otherwise the given one.
     pub(super) fn shared(&mut self, profile: Arc<Profile>) -> Arc<Profile> {
         let found = self.0.iter().rposition(|other| *other == profile);
         let shared = found.and_then(|place| self.0.remove(place));
@@ -44,7 +45,7 @@ mod tests {
             assert!(!Arc::ptr_eq(&first, &add(number)));
             assert!(Arc::ptr_eq(&first, &add(0)));
         }
-        // A profile that is no longer among the newest is stored again.
+        // A profile that was not used recently is stored again.
         for number in 1..=COMPARED {
             add(number);
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Its launch was requested.
+    /// Its launch was requested, and it has not started.
     #[default]
     Queued,
     /// It is running.
@@ -66,7 +66,7 @@ impl Profile {
 pub struct Record {
     /// Its id.
     pub id: ProcessId,
-    /// The entry that created it, which the port uses as the number of the attempt.
+    /// The entry that created it. Its number identifies the launch to the port.
     pub made: Seq,
     /// The id of its parent, whose record may have been removed.
     pub parent: Option<ProcessId>,
@@ -76,13 +76,13 @@ pub struct Record {
     pub depth: u16,
     /// Its number among the records of its type.
     pub number: u64,
-    /// Whether it was launched here, rather than registered.
+    /// Whether sexton launched the process, rather than a client that registered it or a hook that reported it.
     pub launched: bool,
     /// The phase of the process.
     pub phase: Phase,
     /// The identity of the process, once known.
     pub identity: Option<Identity>,
-    /// Whether it has a control group of its own.
+    /// Whether it has its own control group.
     pub contained: bool,
     /// When the record was created.
     pub queued: Date,
@@ -90,12 +90,12 @@ pub struct Record {
     pub started: Option<Date>,
     /// When the process itself ended, or failed to start.
     pub ended: Option<Date>,
-    /// When its timeout expires, in node time. A start of the server does not postpone this, since the process kept running. Unlike a date,
-    /// it is not affected by steps of the wall clock.
+    /// When its timeout expires, in node time. A restart of the server does not postpone this, since the process keeps running. Unlike a
+    /// date, node time is not affected by steps of the wall clock.
     pub expires: Option<Timestamp>,
     /// How it ended.
     pub end: Option<End>,
-    /// Whether nothing of its tree is alive although the end of the process itself has not been reported.
+    /// Whether nothing of its tree is alive. The port may report this before the end of the process itself.
     pub empty: bool,
     /// What was recorded about it when it ended: its output, usage and surviving processes.
     pub remains: Option<Arc<Remains>>,
@@ -103,8 +103,9 @@ pub struct Record {
     pub watchers: BTreeSet<(ActorId, Until)>,
     /// What it announced about its readiness.
     pub announced: Announced,
-    /// The actor that requested its launch, until that actor is certain to know of it. The actor may repeat the request, and without this
-    /// record the process would be launched twice. Until then the actor is not notified of the end, either.
+    /// The actor that requested its launch, until that actor watches the process. Until then the record is kept, since the actor may repeat
+    /// the request, and without the record the process would be launched twice. The actor is not notified of the end until it watches the
+    /// process.
     pub awaited: Option<ActorId>,
     /// The rare fields. They take memory only in records that have some.
     pub rare: Rare,
@@ -158,7 +159,7 @@ static NONE: RareFields = RareFields {
 pub struct Rare(Option<Box<RareFields>>);
 
 impl Rare {
-    /// Returns the fields if they are allocated; otherwise, none of them is set.
+    /// Returns the fields, or `None` if they are not allocated because none of them is set.
     pub(super) fn get_mut(&mut self) -> Option<&mut RareFields> {
         self.0.as_deref_mut()
     }
@@ -215,13 +216,14 @@ pub struct Stop {
     pub signal: u8,
     /// Whether its whole tree is stopped.
     pub tree: bool,
-    /// The start of the grace period: when the signal was requested, or the most recent start of the server, which sends it again.
+    /// The start of the grace period: when the stop was requested, or when the process started, if that was later. After a restart of the
+    /// server, which sends the signal again, the grace period is counted from that restart.
     pub since: Timestamp,
     /// The grace period in milliseconds, after which SIGKILL follows.
     pub grace_ms: u32,
     /// Whether SIGKILL has been requested.
     pub killed: bool,
-    /// The entry that requested the current step.
+    /// The entry that requested the current step: the signal, or SIGKILL.
     pub asked: Seq,
     /// The errno if the signal could not be sent.
     pub errno: Option<i32>,
@@ -291,7 +293,7 @@ impl Record {
     /// The maximum number of pending signals to one process.
     pub const SIGNALS_MAX: usize = 8;
 
-    /// Returns whether the process has not ended.
+    /// Returns whether the phase is not `Exited`. In phase `Stopping`, the process itself may have ended while its tree has not.
     pub const fn is_live(&self) -> bool {
         !matches!(self.phase, Phase::Exited)
     }
@@ -328,19 +330,19 @@ impl Record {
         self.profile.bytes() + (remains + texts) as u64
     }
 
-    /// Returns whether the process is known to be on another machine.
+    /// Returns whether the process is known to be on a machine other than `machine`.
     pub(super) fn is_elsewhere(&self, machine: Option<u128>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| machine.is_some_and(|machine| machine != it.machine))
     }
 
-    /// Returns whether the process is known to belong to another machine or boot.
+    /// Returns whether the process is known to belong to another machine or boot than those in `place`.
     pub(super) fn is_outside(&self, place: Option<(u128, u128)>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| place.is_some_and(|place| place != (it.machine, it.boot)))
     }
 
-    /// Returns whether the process, or its tree, is gone.
+    /// Returns whether the process is gone, or its tree if `until` is the tree.
     pub(super) const fn is_gone(&self, until: Until) -> bool {
         match until {
             Until::Process => self.end.is_some() || !self.is_live(),
@@ -358,7 +360,7 @@ impl Record {
         self.end.is_some() && !self.is_stopped_with_tree()
     }
 
-    /// Returns whether it may be removed.
+    /// Returns whether it may be removed: neither it nor a descendant is live, and no actor may repeat the request for its launch.
     pub(super) const fn is_removable(&self) -> bool {
         !self.stays() && self.awaited.is_none()
     }
@@ -373,7 +375,8 @@ impl Plain for Record {
     const KIND: u8 = 0;
     const SLOTS: u32 = 8;
 
-    /// Returns the next deadline of a process. The removal of its record is scheduled by an index instead, since it depends on descendants.
+    /// Returns the next deadline of a process; `None` if it has none. The removal of its record is scheduled by an index instead, since it
+    /// depends on descendants.
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         match (self.phase, self.rare.stop) {
             // If the process has ended, the stop applies to its tree, or to nothing.

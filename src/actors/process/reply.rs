@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A query.
+/// A query about records or services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// The record with this id: [`Reply::Record`], or refused as unknown.
@@ -34,18 +34,18 @@ pub enum Query {
     Descendants {
         /// The id of the record.
         of: ProcessId,
-        /// Only descendants after this one.
+        /// The descendant after which to continue; `None` for the first page.
         after: Option<ProcessId>,
         /// The maximum number of records in the reply.
         most: u32,
     },
     /// All services, or the one with this name: [`Reply::Services`], or refused as [`Refused::NoService`].
     Services(Option<String>),
-    /// The ids of live records that this actor watches, in order: [`Reply::Ids`].
+    /// The ids of live records that this actor watches, or whose launch it requested, in order: [`Reply::Ids`].
     Watched {
         /// The actor.
         by: ActorId,
-        /// Only records after this one.
+        /// The id after which to continue; `None` for the first page.
         after: Option<ProcessId>,
     },
     /// The number of records in each state: [`Reply::Totals`].
@@ -76,9 +76,9 @@ pub struct Selection {
     pub machine: Option<u128>,
     /// Records with this label, and with this value if given.
     pub label: Option<(String, Option<String>)>,
-    /// Whether the newest come first.
+    /// Whether the most recently created records come first.
     pub newest_first: bool,
-    /// Only records after this one, in that order.
+    /// The record after which to continue, in that order; `None` for the first page.
     pub after: Option<ProcessId>,
     /// The maximum number of records in the reply, up to [`Query::MOST`]. Ignored when counting.
     pub most: u32,
@@ -128,7 +128,7 @@ impl Watch {
     }
 }
 
-/// A reply.
+/// The reply to a message, a query or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A record was created, and the process is about to be launched.
@@ -225,7 +225,7 @@ pub struct RecordView {
     pub run_dir: Option<Bytes>,
     /// Its timeout in milliseconds; 0 means none.
     pub timeout_ms: u64,
-    /// Whether it was launched here.
+    /// Whether sexton launched the process, rather than a client that registered it or a hook that reported it.
     pub launched: bool,
     /// Whether it is a hook, whose output is read for records.
     pub is_hook: bool,
@@ -233,7 +233,7 @@ pub struct RecordView {
     pub phase: Phase,
     /// The identity of the process.
     pub identity: Option<Identity>,
-    /// Whether it has a control group of its own.
+    /// Whether it has its own control group.
     pub contained: bool,
     /// When the record was created.
     pub queued: Date,
@@ -268,26 +268,27 @@ pub struct RecordView {
 /// The views of all records, by id.
 pub type View = BTreeMap<ProcessId, RecordView>;
 
-/// The number of records in each state.
+/// The number of records in each state, and their total size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Waiting to be launched.
+    /// Records of processes waiting to be launched.
     pub queued: u32,
-    /// Running.
+    /// Records of running processes.
     pub running: u32,
-    /// Being stopped.
+    /// Records of processes being stopped.
     pub stopping: u32,
-    /// Ended.
+    /// Records of processes that have ended or could not be started.
     pub exited: u32,
-    /// Ended, and it is not known how.
+    /// Of the exited records, those of processes that ended in an unknown way.
     pub lost: u32,
-    /// Could not be started.
+    /// Of the exited records, those of processes that could not be started.
     pub failed: u32,
-    /// Being stopped, with processes that survived SIGKILL.
+    /// Of the stopping records, those of processes whose trees have members that survived SIGKILL.
     pub stuck: u32,
-    /// The total size of all records in bytes.
+    /// The total size of all records, in bytes.
     pub bytes: u64,
-    /// Reports that named a different process for an attempt than the one already known, since this actor was last built.
+    /// Reports that contradicted an earlier one since this actor's state was last built: another process was reported for the same launch,
+    /// or the failure of a launch that had succeeded.
     pub contradictions: u64,
 }
 
@@ -302,7 +303,7 @@ impl Totals {
         }
     }
 
-    /// Returns the number of records whose processes have not ended.
+    /// Returns the number of live records: those whose phase is not `Exited`.
     pub const fn live(&self) -> u32 {
         self.queued + self.running + self.stopping
     }

@@ -10,7 +10,7 @@ pub struct Rules {
     pub retention_ms: u64,
     /// The maximum number of records. At the limit, the oldest removable record makes room for a new one.
     pub records_max: u32,
-    /// The maximum number of records of processes that have not ended.
+    /// The maximum number of live records. At the limit, launches and registrations are refused.
     pub live_max: u32,
     /// The maximum size of arguments, environments, labels and kept output in all records, in bytes. At the limit, the oldest removable
     /// records make room for a new one, too.

@@ -5,7 +5,7 @@ use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
 
-/// What to run, and how. Stored: see the change rule in `persist/format.rs`. It never contains the values of secrets.
+/// What to run, and how. Stored: see the change rule in `persist/format.rs`. It never contains the values of secret variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
@@ -19,7 +19,7 @@ pub struct Spec {
     pub secrets: Vec<String>,
     /// A file of `NAME=VALUE` lines, read at each launch.
     pub env_file: Option<Bytes>,
-    /// The ticket of a parcel that the client handed to the keeper. It contains streams, the whole environment, umask and limits.
+    /// The ticket of a parcel that the client handed to the keeper. The parcel contains streams, the whole environment, umask and limits.
     #[serde(with = "crate::ids::wide_option")]
     pub parcel: Option<u128>,
     /// The timeout in milliseconds from its start, after which its tree is stopped; 0 means none.
@@ -36,7 +36,7 @@ pub struct Spec {
     pub appends: bool,
     /// Whether its standard output is read for records after its end, see `docs/processes.md`, "Hooks".
     pub is_hook: bool,
-    /// What makes it ready for those that depend on it.
+    /// What makes it ready. Services that depend on it are started only then.
     pub ready: Ready,
     /// How long it may take to become ready before it is stopped, in milliseconds from its start; 0 means no limit.
     pub ready_timeout_ms: u32,
@@ -58,7 +58,7 @@ pub struct Spec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// Running is enough.
+    /// It is ready as soon as it is running.
     #[default]
     Running,
     /// A line of standard output that contains this text.
@@ -67,12 +67,12 @@ pub enum Ready {
     Notify,
 }
 
-/// What is expected of a running process.
+/// What the port watches for while a process is running: readiness, watchdog notices and the size of its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
     /// What makes it ready.
     pub ready: Ready,
-    /// Whether it has announced that it is ready.
+    /// Whether the port need no longer watch for readiness: the process has announced that it is ready, or that it is about to exit.
     pub is_ready: bool,
     /// The maximum time between two watchdog notices, in milliseconds; 0 requires no notices.
     pub watchdog_ms: u32,
@@ -99,9 +99,9 @@ pub enum Flaw {
         Spec::BYTES_MAX
     )]
     Bytes,
-    /// There are too many variables, or the name of one is invalid.
+    /// There are too many environment variables, or the name of one is invalid.
     #[error(
-        "an environment has at most {} variables, and no name is empty or contains `=`",
+        "an environment has at most {} variables, and no name is empty or contains `=` or a NUL byte",
         Spec::ENV_MAX
     )]
     Env,
@@ -135,14 +135,14 @@ pub enum Flaw {
         Spec::LIMITS_MAX
     )]
     Limits,
-    /// The size at which output files are rotated is too small, or too many are to be kept.
+    /// The size at which output files are rotated is too small, or the number of rotated files to keep is too large.
     #[error(
         "output is rotated at {} bytes or more, and at most {} rotated files are kept",
         Spec::OUTPUT_BYTES_MIN,
         Spec::OUTPUT_KEPT_MAX
     )]
     Output,
-    /// Output files are to be read or rotated, but the process has none.
+    /// Reading records from output files or rotating them was requested, but the process writes to the caller's streams.
     #[error(
         "output that goes to the caller's streams is not written to a file, so it can be neither read for records nor rotated"
     )]
@@ -153,7 +153,7 @@ pub enum Flaw {
     /// The URL is too long.
     #[error("a URL must not exceed {} bytes", Tags::VALUE_BYTES_MAX)]
     Url,
-    /// There are too many labels, or a label is too long.
+    /// There are too many labels, or the name or value of one has an invalid length.
     #[error(
         "there can be at most {} labels, with names of 1 to {} bytes and values of at most {} bytes",
         Tags::LABELS_MAX,
@@ -167,8 +167,8 @@ pub enum Flaw {
     /// The definitions of services are invalid.
     #[error("the service definitions are invalid")]
     Services,
-    /// The identity names no process.
-    #[error("an identity must have a PID and a start time")]
+    /// The identity names no process: its PID is 0.
+    #[error("the PID of an identity must not be 0")]
     Identity,
 }
 
@@ -331,7 +331,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Returns what is expected of the process while it is running, if anything.
+    /// Returns what the port must watch for while the process is running; `None` if nothing. `is_ready` becomes [`Expectation::is_ready`].
     pub fn expects(&self, is_ready: bool) -> Option<Box<Expectation>> {
         let is_watched = self.watchdog_ms > 0 || self.output_bytes_max > 0;
         let is_awaited = self.ready != Ready::Running;

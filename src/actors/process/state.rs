@@ -35,7 +35,7 @@ pub(super) struct State {
     newest: Profiles,
     /// Whether removals by date are suspended, because the wall clock is in doubt.
     held: bool,
-    /// Notifications that watched processes are gone as of the current entry, with the actors to notify.
+    /// The notifications to send for the current entry: a watched process is gone, or its tree. Each has the actor to notify.
     departed: Vec<(ActorId, EndNotice)>,
 }
 
@@ -55,14 +55,14 @@ impl State {
         }
     }
 
-    /// Returns the record with this id, and its slot.
+    /// Returns the record with this id, and its slot; `None` if there is none.
     pub(super) fn find(&self, id: ProcessId) -> Option<(Slot, &Record)> {
         let slot = *self.index.ids.get(&id)?;
         Some((slot, &self.records[slot]))
     }
 
-    /// Returns the live record of this process. A launched record takes precedence over one that the process registered while the report of
-    /// its launch was on its way.
+    /// Returns the live record of this process; `None` if there is none. A launched record takes precedence over one that the process
+    /// registered before its start was reported.
     pub(super) fn find_live(&self, identity: &Identity) -> Option<(Slot, &Record)> {
         let records = self
             .index
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// Changes a record, and updates pages, digest, deadlines and all indexes.
+    /// Changes a record, updates pages, digest, deadlines and all indexes, and collects the notifications that the change causes.
     pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Record)) {
         let record = &self.records[slot];
         let (stayed, parent) = (record.stays(), record.parent);
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Removes a record. Its children have no parent from then on.
+    /// Removes a record. Its children keep its id as their parent's, but are shown without a parent.
     ///
     /// # Panics
     /// Panics if it is not removable.
@@ -183,7 +183,7 @@ impl State {
         self.pages.by(entry).touch(profile_page(slot), encode);
     }
 
-    /// Handles a start of the server: spans begin again.
+    /// Handles a startup of the server: grace periods begin again.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         let head = Head {
             epoch: stamp.at,
@@ -194,12 +194,13 @@ impl State {
         self.records.begin_spans(stamp.at);
     }
 
-    /// Takes the notifications, collected since the last call, that watched processes are gone, with the actors to notify.
+    /// Takes the notifications collected since the last call, each with the actor to notify.
     pub(super) fn take_departed(&mut self) -> Vec<(ActorId, EndNotice)> {
         std::mem::take(&mut self.departed)
     }
 
-    /// Returns whether an actor waits for the tree of this record to end, or for a tree that contains it.
+    /// Returns whether an actor waits for the tree of this record to end, or for a tree that contains it. An actor that requested a launch
+    /// counts as waiting for its tree.
     pub(super) fn is_tree_watched(&self, record: &Record) -> bool {
         let is_watched = |record: &Record| {
             let mut watchers = record.watchers.iter();
@@ -213,7 +214,7 @@ impl State {
         self.held = held;
     }
 
-    /// Returns the record whose retention ends first, and when it ends.
+    /// Returns the record whose retention ends first, and when it ends; `None` if there is none, or if removals by date are suspended.
     fn first_removal(&self) -> Option<(Date, Slot)> {
         let mut removable = self.index.removable.iter();
         let first = removable.find(|(_, slot)| !self.index.quarantined.contains(slot));
@@ -231,7 +232,7 @@ impl State {
             .min()
     }
 
-    /// Returns the record that is due first.
+    /// Returns the slot of the record that is due first; `None` if none is due.
     pub(super) fn due(&mut self, now: Now) -> Option<Slot> {
         let removal = self.first_removal();
         let removal = removal.map(|(date, slot)| (now.offset.time(date), slot));
@@ -276,7 +277,7 @@ impl State {
     /// Panics if the pages contradict each other.
     pub(super) fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::new(rules);
-        // The records whose profiles are still to come, in ascending order of slots.
+        // The records whose profiles have not been read yet, in ascending order of slots.
         let mut without = VecDeque::new();
         for page in pages {
             match page {
@@ -325,13 +326,13 @@ impl State {
     }
 }
 
-/// Notes which actors are to be notified that a process, or its tree, is gone.
+/// Collects the notifications for the actors that watch a process, or its tree, which is now gone.
 fn depart(departed: &mut Vec<(ActorId, EndNotice)>, record: &Record, until: Until) {
     let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
     departed.extend(watchers.map(|(by, _)| (*by, record.gone(until))));
 }
 
-/// Returns the bytes of a profile that enter the digest.
+/// Returns the bytes of a profile that are included in the digest.
 fn profile_bytes(slot: Slot, profile: &Profile) -> Vec<u8> {
     let mut bytes = b"profile".to_vec();
     bytes.extend_from_slice(&slot.0.to_le_bytes());

@@ -138,7 +138,7 @@ impl From<Stored<'_>> for Record {
             announced: stored.announced,
             awaited: stored.awaited,
             rare: rare.into(),
-            // The profile has a page of its own, and the count is volatile.
+            // The profile is stored on a separate page, and the count of live children is volatile: `state.rs` sets both.
             profile: Arc::default(),
             held: 0,
         }
@@ -228,8 +228,8 @@ mod tests {
     #[test]
     fn a_record_is_restored_as_it_was_stored() {
         for record in [Record::default(), rare()] {
-            let stored = rmp_serde::to_vec(&record).expect("it is written");
-            let restored: Record = decode::from_slice(&stored).expect("it reads");
+            let stored = rmp_serde::to_vec(&record).expect("a record is encoded");
+            let restored: Record = decode::from_slice(&stored).expect("a stored record decodes");
             assert_eq!(restored, record);
         }
     }
@@ -238,8 +238,8 @@ mod tests {
     #[test]
     fn a_record_is_restored_from_json() {
         for record in [Record::default(), rare()] {
-            let shown = serde_json::to_string(&record).expect("it is written");
-            let restored: Record = serde_json::from_str(&shown).expect("it reads");
+            let shown = serde_json::to_string(&record).expect("a record is encoded");
+            let restored: Record = serde_json::from_str(&shown).expect("a stored record decodes");
             assert_eq!(restored, record);
         }
     }
@@ -247,16 +247,16 @@ mod tests {
     #[cfg(feature = "replay")]
     #[test]
     fn a_record_is_stored_field_by_field_in_this_order() {
-        let shown = serde_json::to_value(rare()).expect("it is written");
+        let shown = serde_json::to_value(rare()).expect("a record is encoded");
         let names: Vec<&String> = shown.as_object().expect("an object").keys().collect();
         let order = "id made parent root depth number launched phase identity contained queued started ended \
              expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited handled";
         assert_eq!(names, order.split_whitespace().collect::<Vec<_>>());
-        let stdout = shown.pointer("/remains/stdout").expect("there is some");
+        let stdout = shown.pointer("/remains/stdout").expect("it has output");
         let wanted = serde_json::json!({ "bytes": 500, "head": "the head", "tail": "the tail" });
         assert_eq!(*stdout, wanted);
         // In a snapshot, the fields of the record are stored as an array, and so are those of an output.
-        let stored = rmp_serde::to_vec(&rare()).expect("it is written");
+        let stored = rmp_serde::to_vec(&rare()).expect("a record is encoded");
         assert_eq!(stored.get(..3), Some([0xdc, 0, 30].as_slice()));
     }
 

@@ -1,4 +1,5 @@
-//! Clients waiting for a condition of a record. Volatile: the host restates the waits after a rebuild.
+//! Clients waiting for a condition of a record. The host identifies each wait by a ticket. Volatile: the host registers the waits again
+//! after the machine is rebuilt.
 
 use crate::actors::process::reply::Watch;
 use crate::ids::{ProcessId, Ticket};
@@ -12,14 +13,14 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a wait for this record, replacing an earlier one of the same ticket.
+    /// Adds a wait for a condition of this record, replacing an earlier wait with the same ticket.
     pub(super) fn watch(&mut self, ticket: Ticket, id: ProcessId, watch: Watch) {
         self.forget(ticket);
         self.by_id.insert((id, ticket));
         self.watches.insert(ticket, watch);
     }
 
-    /// Ends a wait.
+    /// Ends the wait with this ticket, if there is one.
     pub(super) fn forget(&mut self, ticket: Ticket) {
         if let Some(id) = self.watches.remove(&ticket).and_then(|it| it.id()) {
             self.by_id.remove(&(id, ticket));
@@ -32,7 +33,7 @@ impl Waiting {
         self.watches.values()
     }
 
-    /// Returns the waits for this record.
+    /// Returns the waits for a condition of this record.
     pub(super) fn of(&self, id: ProcessId) -> Vec<(Ticket, Watch)> {
         let all = (id, Ticket(0))..=(id, Ticket(u64::MAX));
         let tickets = self.by_id.range(all).map(|(_, ticket)| *ticket);

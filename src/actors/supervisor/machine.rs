@@ -45,7 +45,7 @@ pub enum Outcome {
 /// A query about panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// Look up the record of one actor's panics.
+    /// The record of one actor's panics: [`Reply::Record`].
     Of(ActorId),
 }
 
@@ -56,7 +56,7 @@ pub enum Reply {
     Judged(Verdict),
     /// The record of an actor's panics.
     Record(Record),
-    /// The message was refused before the machine saw it.
+    /// The message was refused before it reached the machine.
     Refused(Refusal),
 }
 
@@ -66,16 +66,17 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// The panic records of all actors that have panicked, by actor id.
+/// The panic records of all actors that have panicked; the slot is the actor id.
 pub type View = BTreeMap<Slot, Record>;
 
 /// The restart rules, applied to the recorded panics.
 #[derive(Debug)]
 pub struct SupervisorMachine {
     rules: Rules,
-    /// By actor id.
+    /// The panic records. The slot of each is the actor id.
     records: Items<Record>,
-    /// Volatile: every start begins with an empty history.
+    /// The recent panics of each actor, separately for those that spent its state (`true`), which is then rebuilt. Volatile: empty at
+    /// startup.
     recent: BTreeMap<(ActorId, bool), Recent>,
 }
 
@@ -175,7 +176,7 @@ impl Machine for SupervisorMachine {
         )
     }
 
-    /// Panics that recovery replays happened before this start and do not count towards the limits.
+    /// Panics replayed by recovery happened before this startup, and do not count towards the limits.
     fn start(&mut self, _start: Start) {
         self.recent.clear();
     }
@@ -203,7 +204,7 @@ impl Observable for SupervisorMachine {
 
     type View = View;
 
-    // There is one item for each actor.
+    // There are only as many records as actors, so the view is always complete.
     fn sample(&self, _most: usize) -> View {
         self.records.view()
     }

@@ -5,8 +5,8 @@
 //! | `machine.rs` | the rules, and their interface to the host |
 //! | `record.rs` | the record of each actor's panics |
 //!
-//! Panics arrive as messages, and verdicts are sent as actions once they are durable. The counts are durable, but verdicts
-//! depend only on panics since the last start. A panic of the Supervisor itself is not judged: it halts the node.
+//! Panics arrive as messages, and verdicts are sent as actions once they are durable. The counts are durable, but verdicts depend only on
+//! panics since startup. A panic of the Supervisor itself is not judged: it halts the node.
 
 mod machine;
 mod record;

@@ -26,13 +26,13 @@ pub struct Record {
 pub struct Cause {
     /// The stage of the delivery in which the actor panicked.
     pub stage: Stage,
-    /// The journal entry marked as poisoned or, if there was none, the newest entry at that time.
+    /// The journal entry marked as poisoned or, if there was none, the last entry at that time.
     pub seq: Seq,
     /// When the panic was reported.
     pub at: Timestamp,
     /// The panic message.
     pub cause: String,
-    /// The item that was being ticked, if the panic was in a tick.
+    /// The item whose tick panicked; `None` if the panic was not in a tick.
     pub item: Option<u64>,
 }
 

@@ -13,7 +13,8 @@ use sexton::actors::process::{
 use sexton::clock::Date;
 use sexton::ids::{ProcessId, Slot};
 
-/// Returns the new record of an outcome.
+/// Returns the insertion of an outcome that creates a record; `None` for any other. The model has no hooks, so `Outcome::Child` is left
+/// out.
 pub(in super::super) fn insertion_of(outcome: &Outcome) -> Option<&Insertion> {
     match outcome {
         Outcome::Launched(insertion)
@@ -52,7 +53,8 @@ impl Model {
         Ok((true, Reply::Registered { record, known }))
     }
 
-    /// Adds a record. If no entry is given for it, only checks whether the record would be refused.
+    /// Adds a record and returns its id, or the reason if it is refused. `running` has the identity and start of a process that is already
+    /// running.
     pub(super) fn add(
         &mut self,
         launching: &Launching,
@@ -105,7 +107,7 @@ impl Model {
         (new.bytes, new.view.stop) = (bytes, stop);
         let gone = self.making_room(bytes, &above)?;
         self.remove(&gone);
-        // A parent without other children is not removed to make room, since it is an ancestor of the new record.
+        // The parent still exists: ancestors of the new record are not removed to make room.
         let id = new.view.id;
         self.records.push(new);
         Ok(id)
@@ -144,7 +146,7 @@ impl Model {
         (parent, running): (Option<ProcessId>, Option<(Identity, Date)>),
         Entry { seq, now, new }: Entry,
     ) -> Modelled {
-        // The id of a refused record is not used.
+        // `new` is missing if the machine created no record. The model must then refuse the record too, so the default id is not used.
         let (id, slot) = new.unwrap_or((ProcessId::default(), Slot::NONE));
         let parent = parent.and_then(|id| self.find(id));
         let of_kind = self.records.iter().filter(|it| it.view.kind == tags.kind);

@@ -5,7 +5,7 @@ use sexton::actors::process::{Phase, Query, RecordView, Refused, Reply, Selectio
 use sexton::ids::ProcessId;
 
 impl Model {
-    /// Returns all records that match a selection, in its order and ignoring its limits.
+    /// Returns all records that match a selection, in its order, but ignoring `after` and `most`.
     pub(crate) fn select(&self, selection: &Selection) -> Vec<RecordView> {
         let views = self.records.iter().map(|it| &it.view);
         let mut found: Vec<_> = views.filter(|it| is_selected(selection, it)).collect();
@@ -81,7 +81,7 @@ impl Model {
         }
     }
 
-    /// Returns the answer for a watch if its condition is met.
+    /// Returns the answer for a watch; `None` if its condition is not met yet.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         if let Watch::Services(name) = watch {
             return self.stand_still(name.as_deref());

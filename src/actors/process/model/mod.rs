@@ -1,6 +1,6 @@
-//! A model of processes: a plain list of records as they are shown, without indexes. The machine is compared with it by `tests/` and by
-//! the simulation (`tests/sim/processes/`), which is why it uses the paths of the library that other crates use. It shares no code
-//! with `decide.rs`, `commit.rs` or `state.rs`.
+//! A model of processes: a plain list of records as they are shown, without indexes. `tests/` and the simulation (`tests/sim/processes/`)
+//! compare the machine with it. The simulation is another crate, so the model imports from `sexton` rather than `crate`. The model shares
+//! no code with `decide.rs`, `commit.rs` or `state.rs`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -39,18 +39,18 @@ pub(super) struct Modelled {
     made: Seq,
     spec: Spec,
     expires: Option<Timestamp>,
-    /// The deadline for reporting that it is ready.
+    /// The node time at which it is stopped unless it is ready by then.
     ready_by: Option<Timestamp>,
     empty: bool,
     signals: Vec<(Seq, u8, bool)>,
     pub(super) bytes: u64,
     /// Whether its deadlines are ignored because handling one of them panicked.
     pub(super) quarantined: bool,
-    /// The actors to notify of the end of the process or its tree.
+    /// The actors to notify when the process is gone, or its tree.
     watchers: Vec<(ActorId, Until)>,
-    /// The actor that requested the launch and may not know of the record yet.
+    /// The actor that requested the launch, until it watches the process.
     awaited: Option<ActorId>,
-    /// Whether its tree, or a tree that contains it, is watched.
+    /// Whether its tree, or a tree that contains it, was watched before the current message.
     tree_watched: bool,
     /// How many of the processes that it reports as a hook have been handled.
     pub(super) handled: u32,
@@ -67,7 +67,7 @@ pub(super) struct Model {
     pub(super) contradictions: u64,
 }
 
-/// The verdict on a message.
+/// What happens to a message: it is refused, or it changes nothing, or it changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Refused(Refused),
@@ -82,7 +82,7 @@ pub(super) struct Answer {
     pub(super) reply: Reply,
     /// The actions requested from the port. Those of a new record come last.
     pub(super) actions: Actions,
-    /// The notifications to other actors, unordered.
+    /// The notifications to other actors, in any order.
     pub(super) tells: Vec<(ActorId, ToHolder)>,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Entry {
     pub(super) new: Option<(ProcessId, Slot)>,
 }
 
-/// Whether a message changed anything, and the reply.
+/// Whether a message changed anything, and the reply; an error if it was refused.
 type Changed = Result<(bool, Reply), Refused>;
 
 impl Model {
@@ -109,7 +109,7 @@ impl Model {
         self.records.iter_mut().find(|it| it.view.id == id)
     }
 
-    /// Returns the view of the record with this id.
+    /// Returns the view of the record with this id; `None` if there is none.
     pub(super) fn view(&self, id: ProcessId) -> Option<Box<RecordView>> {
         Some(Box::new(self.find(id)?.view.clone()))
     }
@@ -128,7 +128,7 @@ impl Model {
         })
     }
 
-    /// Returns the slots of removable records, the oldest first.
+    /// Returns the slots of removable records with the dates of their ends, the earliest first.
     fn removable(&self) -> Vec<(Date, Slot)> {
         let free = self.records.iter();
         let free = free.filter(|it| !self.stays(it.view.id) && it.awaited.is_none());
@@ -139,7 +139,7 @@ impl Model {
         free
     }
 
-    /// Returns the live record of a process.
+    /// Returns the live record of a process; `None` if there is none.
     fn live(&self, identity: &Identity) -> Option<&Modelled> {
         let is_it = |it: &&Modelled| {
             let its = it.view.identity.as_ref();
@@ -149,7 +149,7 @@ impl Model {
         found.min_by_key(|it| (!it.view.launched, it.view.id))
     }
 
-    /// Returns the message for the first due item. Services precede everything else.
+    /// Returns the message for the first due item; `None` if nothing is due. Services take precedence over records.
     pub(super) fn due(&self, now: Now, held: bool) -> Option<Message> {
         if let Some(slot) = self.due_service(now.at) {
             return Some(Message::Service(ServiceMessage::Lapse { slot }));
@@ -158,7 +158,8 @@ impl Model {
         Some(Message::Lapse { slot })
     }
 
-    /// Returns the record with the first due deadline: a timeout, a grace period or its retention.
+    /// Returns the slot of the record with the first due deadline: its timeout, its time to become ready, its grace period or its
+    /// retention. `None` if nothing is due.
     fn due_record(&self, now: Now, held: bool) -> Option<Slot> {
         let acts = self.records.iter().filter(|it| !it.quarantined);
         let acts = acts.filter_map(|it| {
@@ -194,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Handles a start of the server: grace periods begin again, and nothing is quarantined any more.
+    /// Handles a startup of the server: grace periods begin again, and every quarantine ends.
     pub(super) fn start(&mut self, at: Timestamp, seq: Seq) {
         (self.epoch, self.started) = (at, seq);
         for it in &mut self.records {
@@ -205,7 +206,7 @@ impl Model {
         }
     }
 
-    /// Applies a message.
+    /// Applies a message, and returns everything that it causes.
     pub(super) fn send(&mut self, message: &Message, entry: Entry) -> Answer {
         let mut actions = Actions::new();
         self.note_watched();
@@ -288,8 +289,8 @@ impl Model {
         changed
     }
 
-    /// Stops the launched processes below a record that a client stopped. If only those
-    /// processes change, the stop of the record is restated.
+    /// Stops the live launched processes below a record that was just stopped with its tree. `changed` is whether that changed the record;
+    /// if only processes below it change, its own stop is requested again by this entry. Returns whether anything changed.
     fn stop_below_too(
         &mut self,
         (id, changed): (ProcessId, bool),
@@ -310,7 +311,8 @@ impl Model {
         changed || changed_below
     }
 
-    /// Returns the stop that a new record below `parent` inherits from the nearest process above it that is being stopped with its tree.
+    /// Returns the stop that a new record below `parent` inherits from the nearest ancestor that is being stopped with its tree; `None` if
+    /// no ancestor is. Refuses the record if SIGKILL has been requested for such a tree.
     fn inherited(&self, parent: Option<ProcessId>, entry: Seq) -> Result<Option<Stop>, Refused> {
         let above = self.and_above(parent).into_iter().rev();
         let live = above.filter_map(|id| self.find(id));
@@ -329,7 +331,8 @@ impl Model {
         }))
     }
 
-    /// Stops the live launched processes among a record and its descendants.
+    /// Stops the live launched processes among a record and its descendants, because the right bound to the tree has ended. Returns whether
+    /// that changes anything.
     fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
         let mut changed = false;
         let epoch = self.epoch;
@@ -436,7 +439,7 @@ impl Model {
         (count > 0, Reply::Pruned { count, more })
     }
 
-    /// Applies a timeout, the end of a grace period, or the end of retention.
+    /// Applies a timeout, the end of a grace period, or the end of retention. Returns the reply.
     fn lapse(&mut self, slot: Slot, entry: Entry, actions: &mut Actions) -> Reply {
         let it = self.at(slot);
         match (it.view.phase, &mut it.view.stop) {
@@ -471,7 +474,7 @@ impl Model {
         Reply::Done
     }
 
-    /// Returns all actions to be stated after a start.
+    /// Returns all actions that the machine must request again at startup.
     pub(super) fn resume(&self) -> Actions {
         let live = self.records.iter();
         let mut live: Vec<_> = live.filter(|it| it.view.phase != Phase::Exited).collect();

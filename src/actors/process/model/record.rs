@@ -54,7 +54,7 @@ impl Modelled {
         )
     }
 
-    /// States the action for a live record: to launch it, or to follow it.
+    /// Requests the action for a live record: to launch its process, or to follow it once its identity is known.
     pub(super) fn attempt(&self, actions: &mut Actions) {
         let id = self.view.id;
         let what = match self.view.identity {
@@ -77,7 +77,8 @@ impl Modelled {
         actions.push((self.slot.0.into(), self.made, what));
     }
 
-    /// States the action of a stop if this entry requested it.
+    /// Requests the action for the current step of a stop, if this entry requested that step. Without a stop, requests a report when the
+    /// tree is empty.
     pub(super) fn step(&self, entry: Seq, actions: &mut Actions) {
         if self.view.phase == Phase::Queued {
             return;
@@ -124,7 +125,7 @@ impl Modelled {
         actions.push((self.slot.0.into(), asked, what));
     }
 
-    /// Applies a client's request. Returns whether it changes anything.
+    /// Applies a client's request. Returns whether it changes anything, or the reason if it is refused.
     pub(super) fn ask(
         &mut self,
         message: &Message,
@@ -187,7 +188,7 @@ impl Modelled {
         new_stop(entry, (Cause::Request, signal), (grace_ms, tree))
     }
 
-    /// Applies a notification from the process, or the absence of one.
+    /// Applies a notice from the process, or the absence of a watchdog notice. Returns whether that changes anything.
     fn noticed(&mut self, notice: &Notice, entry: Entry, actions: &mut Actions) -> bool {
         const ABORT: u8 = 6;
         let before = (self.view.announced, self.view.said.clone());
@@ -259,7 +260,7 @@ impl Modelled {
                 (true, false)
             }
             Message::Failed { .. } => (false, true),
-            // The tree cannot be identified before the report of the start, which will be repeated.
+            // The end is ignored, since the tree cannot be identified before the start is reported. The port repeats both reports.
             Message::Ended { .. }
                 if self.view.phase == Phase::Queued
                     && (self.view.stop.is_some_and(|stop| stop.tree) || self.tree_watched) =>

@@ -1,4 +1,4 @@
-//! The consequences of the end of a service's process, in the same entry.
+//! The consequences for a service when one of its processes ends. They are part of the entry that records the end.
 
 use super::{Actions, Entry, Model, Modelled};
 use sexton::actors::process::{
@@ -23,7 +23,8 @@ impl Model {
         actions: &mut Actions,
     ) -> bool {
         let follows = self.follows((id, message), entry);
-        // If there is room, the entry of the end also launches the next process, while the record of the old one still counts.
+        // If there is room, the entry of the end also launches the next process. The ended process still counts towards the limit on live
+        // processes.
         let launched = follows
             .as_ref()
             .and_then(|it| self.added_at_once(it, entry));
@@ -142,7 +143,7 @@ impl Model {
         }
     }
 
-    /// Adds the record of the next process if it need not wait and there is room.
+    /// Adds the record of the next process, and returns its id; `None` if the launch must wait, or there is no room.
     fn added_at_once(&mut self, follows: &Follows, entry: Entry) -> Option<ProcessId> {
         let (slot, nth) = follows.place;
         let is_now = match follows.then {

@@ -9,7 +9,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Seq, Slot};
 
-/// How long a launch is deferred if there is no room, in milliseconds.
+/// How long a launch is deferred if it is refused, in milliseconds.
 const DEFERRAL_MS: u64 = 5000;
 
 /// A service in the model.
@@ -24,14 +24,14 @@ pub(in super::super) struct Served {
     pub(super) listed: bool,
     pub(super) wanted: bool,
     pub(super) held: bool,
-    /// Processes launched before this entry must be replaced.
+    /// Processes that were launched before this entry must be replaced.
     pub(super) revision: Seq,
     pub(super) places: Vec<Place>,
     /// Whether its due steps are skipped because one of them panicked.
     pub(in super::super) quarantined: bool,
 }
 
-/// The slot for one process of a service.
+/// One of the instances of a service, running or not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     pub(super) process: Option<ProcessId>,
@@ -78,19 +78,19 @@ impl Served {
         self.places.get(nth).expect("the instance exists")
     }
 
-    /// Returns whether the process in a slot must be stopped.
+    /// Returns whether the process of an instance must be stopped.
     pub(super) fn has_to_go(&self, nth: usize) -> bool {
         let is_old = self.place(nth).launched < self.revision;
         !self.is_up() || is_old || nth >= self.size()
     }
 
-    /// Returns the processes of the service, each with the number of its slot.
+    /// Returns the processes of the service, each with its instance number, from 0.
     pub(super) fn processes(&self) -> impl Iterator<Item = (usize, ProcessId)> {
         let places = self.places.iter().enumerate();
         places.filter_map(|(nth, it)| Some((nth, it.process?)))
     }
 
-    /// Resets the waits, restart counts and verdicts of the service's processes.
+    /// Resets the restart delays, restart counts and verdicts of all instances.
     fn forgive(&mut self) {
         for it in &mut self.places {
             (it.next, it.series, it.verdict) = (None, 0, None);
@@ -98,7 +98,8 @@ impl Served {
         }
     }
 
-    /// Adjusts the number of slots to the definition. Excess slots stay only as long as the last of them has a process.
+    /// Adjusts the number of instances to the definition, and ends the quarantine of the service. Excess instances are removed from the
+    /// last one down, each only after its process has ended.
     pub(super) fn fit(&mut self) {
         self.quarantined = false;
         let size = self.size();
@@ -148,13 +149,13 @@ impl Model {
     pub(super) fn served(&self, slot: Slot) -> &Served {
         let mut all = self.services.iter();
         let found = all.find(|it| it.slot == slot);
-        found.expect("there is a service")
+        found.expect("the service exists")
     }
 
     pub(super) fn served_mut(&mut self, slot: Slot) -> &mut Served {
         let mut all = self.services.iter_mut();
         let found = all.find(|it| it.slot == slot);
-        found.expect("there is a service")
+        found.expect("the service exists")
     }
 
     pub(super) fn service_of_name(&self, name: &str) -> Option<&Served> {
@@ -165,7 +166,7 @@ impl Model {
         self.find(id).is_some_and(|it| it.view.stop.is_some())
     }
 
-    /// Returns whether one of its processes is being stopped. A stop is never reversed.
+    /// Returns whether one of its processes is being stopped. A stop cannot be withdrawn.
     fn is_being_stopped(&self, it: &Served) -> bool {
         it.processes().any(|(_, id)| self.has_stop(id))
     }
@@ -238,7 +239,7 @@ impl Model {
         Ok(slots)
     }
 
-    /// Applies a request. Returns whether it changes anything.
+    /// Applies a request to one service. Returns whether it changes anything.
     fn ask_service(&mut self, slot: Slot, asked: (&ServiceMessage, bool), entry: Seq) -> bool {
         let stops = self.is_being_stopped(self.served(slot));
         let it = self.served_mut(slot);
@@ -310,7 +311,7 @@ impl Model {
         true
     }
 
-    /// Returns a service with a due step. Services precede everything else.
+    /// Returns the slot of the service whose step was due first; `None` if no step is due.
     pub(super) fn due_service(&self, at: Timestamp) -> Option<Slot> {
         let acts = self.services.iter().filter(|it| !it.quarantined);
         let due = acts.filter_map(|it| Some((self.next_act(it)?.0, it.slot)));
@@ -340,7 +341,8 @@ impl Model {
         Some((it.place(first).next.unwrap_or(NOW), Act::Launch(first)))
     }
 
-    /// Returns whether a service that depends on this one must end first. Processes that survive SIGKILL do not delay others.
+    /// Returns whether a service that depends on this one must end first. A service whose processes have all survived SIGKILL does not
+    /// delay others.
     fn is_held_up(&self, it: &Served) -> bool {
         let is_stuck = |id| self.find(id).is_some_and(|it| it.view.stuck.is_some());
         let mut later = self.services.iter();
@@ -390,7 +392,7 @@ impl Model {
         place.expect("the instance exists")
     }
 
-    /// Assigns a new record to a slot of a service.
+    /// Assigns a new record to an instance of a service, and requests its launch.
     pub(super) fn launch_in(
         &mut self,
         place: (Slot, usize),

@@ -98,7 +98,8 @@ impl Model {
         }
     }
 
-    /// Returns the answer for a client waiting for services to settle, if they have settled.
+    /// Returns the answer for a client that waits for all services, or the one with this name, to settle; `None` if they have not settled.
+    /// A service has settled if each of its processes is running and ready, or is down and will not be launched without a further request.
     pub(super) fn stand_still(&self, name: Option<&str>) -> Option<Reply> {
         let all = self.services.iter();
         let mut meant = all.filter(|it| name.is_none_or(|name| it.definition.name == name));

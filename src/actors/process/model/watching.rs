@@ -19,7 +19,7 @@ impl Model {
         self.records.iter().flat_map(watched).collect()
     }
 
-    /// Returns the notification for a watch of something that is already gone.
+    /// Returns the notification for a watch of a process or tree that is already gone; `None` if it is not.
     pub(super) fn gone_already(&self, watch: Watch) -> Option<(ActorId, ToHolder)> {
         let Watch { by, process, until } = watch;
         let gone = match self.find(process) {
@@ -35,7 +35,8 @@ impl Model {
         Some((by, ToHolder::Gone(gone)))
     }
 
-    /// Launches a process for another actor, unless its record exists. The record stays until that actor watches it.
+    /// Launches a process for another actor, unless its record exists. The record is not removed before that actor watches it. Returns the
+    /// reply.
     pub(super) fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
         let is_known = self.find(asked.id).is_some();
         if !is_known {

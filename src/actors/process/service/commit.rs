@@ -134,7 +134,7 @@ fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step
 }
 
 impl Service {
-    /// Returns how far back restarts are remembered, in milliseconds.
+    /// Returns how long restarts are remembered: the period of the intensity, in milliseconds.
     fn looks_back_ms(&self) -> u64 {
         let intensity = self.definition.intensity;
         intensity.map_or(0, |intensity| intensity.period_ms)
@@ -176,6 +176,6 @@ fn defined(message: &Message, place: u32) -> Definition {
     };
     let definition = definitions.get(place as usize);
     definition
-        .expect("a step names an index of its list")
+        .expect("a step names an index of the configured list")
         .clone()
 }

@@ -1,4 +1,4 @@
-//! The rules of services. Decides without changing anything.
+//! The rules of services: decides what a message or a due step changes, without changing anything.
 
 use crate::actors::process::insertion::Insertion;
 use crate::actors::process::machine::ProcessMachine;
@@ -16,7 +16,8 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Moment;
 use std::collections::BTreeSet;
 
-/// How long a launch is deferred if there is no room or the server is draining, in milliseconds.
+/// How long a launch is deferred if it is refused, for example at the limit on live processes or while the server is draining, in
+/// milliseconds.
 const DEFERRAL_MS: u64 = 5000;
 
 impl Turn {
@@ -30,7 +31,7 @@ impl Turn {
 }
 
 impl ProcessMachine {
-    /// Decides the outcome of a message for services.
+    /// Decides the outcome of a message about services, or refuses it.
     pub(in crate::actors::process) fn serve(
         &self,
         moment: &Moment,
@@ -45,7 +46,7 @@ impl ProcessMachine {
             Request::Stop(name) => self.each(name.as_deref(), |slot, it| {
                 it.wanted.then_some(Step::Stopped { slot })
             })?,
-            // A restart of all services affects only those that should be up. A service that is named is started in any case.
+            // A restart of all services affects only those that should be up. A service that is named is started even if it is down.
             Request::Restart(name) => self.each(name.as_deref(), |slot, it| {
                 (it.wanted || name.is_some()).then_some(Step::Restarted { slot })
             })?,
@@ -57,7 +58,7 @@ impl ProcessMachine {
         Ok(Turn::of(steps))
     }
 
-    /// Collects the steps for all configured services, or for the one with this name.
+    /// Collects the steps for all configured services, or for the one with this name. Refuses a name that no configured service has.
     fn each(
         &self,
         name: Option<&str>,
@@ -80,7 +81,7 @@ impl ProcessMachine {
         is_new.then_some(Step::Started { slot, replaces })
     }
 
-    /// Compares the existing services with those of the configuration.
+    /// Returns the steps that adapt the existing services to a new configuration. Refuses an invalid configuration.
     fn configured(&self, definitions: &[Definition]) -> Result<Vec<Step>, Refused> {
         if !Definition::check_all(definitions).is_empty() {
             return Err(Refused::Invalid(Flaw::Services));
@@ -116,7 +117,7 @@ impl ProcessMachine {
         Ok(steps)
     }
 
-    /// Decides the outcome of the next step of a service, when that step is due.
+    /// Decides the outcome of the next step of a service, which is due.
     fn step(&self, moment: &Moment, slot: Slot) -> Outcome {
         let next = self.state.next_of(slot);
         let (_, next) = next.expect("a due service has a next step");
@@ -163,7 +164,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Adds the consequences for its service to the outcome of a process's end. A restart without delay becomes part of the same entry.
+    /// Adds the consequences for a service to an outcome that ends one of its processes. A restart without delay becomes part of the same
+    /// entry. Returns any other outcome unchanged.
     pub(in crate::actors::process) fn followed(
         &self,
         moment: &Moment,
@@ -205,8 +207,9 @@ impl ProcessMachine {
         Outcome::Service(Box::new(Turn { process, steps }))
     }
 
-    /// Returns the process that an outcome ends, and how it ended. If its tree is being stopped, the tree must have ended, too. Otherwise,
-    /// processes that it left behind keep running beside its successor, even while a client or actor waits for them.
+    /// Returns the process that an outcome ends, and how it ended; `None` if the outcome ends no process. If the tree of the process is
+    /// being stopped, it ends only with its tree. Otherwise, processes that it started may outlive it and run at the same time as its
+    /// replacement, even if a client or actor waits for them.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
         let is_stopped = |it: &Record| it.rare.stop.is_some_and(|stop| stop.tree);
@@ -265,7 +268,7 @@ fn then(
     }
     let definition = &service.definition;
     let code = last.end.and_then(End::code);
-    // A process that had to be stopped has failed, whatever its exit code.
+    // A process that was stopped because it missed its readiness, watchdog or timeout deadline has failed, whatever its exit code.
     let fails = [Cause::NotReady, Cause::Watchdog, Cause::Timeout];
     let fails = last.stopped_by.is_some_and(|cause| fails.contains(&cause));
     let is_success = !fails && code.is_some_and(|code| definition.is_success(code));
@@ -281,7 +284,7 @@ fn then(
             Verdict::Failed
         });
     }
-    // The machine was rebooted, which is not the service's fault.
+    // A reboot of the machine is not the service's fault: the restart is neither delayed nor counted.
     if last.end == Some(End::Lost(Lost::Rebooted)) {
         return Consequence::Again {
             at: now,

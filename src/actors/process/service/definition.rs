@@ -6,11 +6,11 @@ use crate::spine::supervision::{Backoff, Intensity};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When a process of a service is launched again after it ended by itself.
+/// When a process of a service is launched again after it ended without a request to stop it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// However it ended.
+    /// Always, however it ended.
     #[default]
     Always,
     /// Unless it exited with a success code.

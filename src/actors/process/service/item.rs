@@ -18,9 +18,10 @@ pub struct Service {
     pub listed: bool,
     /// Whether it should be up: at first as configured by `autostart`, later as requested by users.
     pub wanted: bool,
-    /// Whether it is down because the server is stopping. Reset by the next configuration, at the next start.
+    /// Whether it must be down because the server is shutting down. Reset when the configuration is applied at the next startup, or when a
+    /// user starts the service.
     pub held: bool,
-    /// The entry from which its current definition applies: processes launched earlier are replaced.
+    /// The last entry that required its processes to be replaced, such as a restart: those launched before it are stopped.
     pub revision: Seq,
     /// Its processes, by number. There may be more than defined until the excess ones have ended.
     pub instances: Vec<Instance>,
@@ -33,13 +34,13 @@ pub struct Instance {
     pub process: Option<ProcessId>,
     /// The entry that launched it.
     pub launched: Seq,
-    /// The earliest time of its next launch.
+    /// The earliest time of its next launch; `None` if it need not wait.
     pub next: Option<Timestamp>,
     /// The times of its restarts within the period of the intensity.
     pub restarts: Vec<Timestamp>,
     /// The number of consecutive restarts after short runs. The next delay depends on it.
     pub series: u32,
-    /// Why it is not launched again automatically.
+    /// Why it is not launched again automatically; `None` if it may be launched.
     pub verdict: Option<Verdict>,
     /// How its previous process ended.
     pub last: Option<Last>,
@@ -49,9 +50,9 @@ pub struct Instance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It has finished its work.
+    /// It exited successfully.
     Finished,
-    /// It failed and is not to be launched again, or has failed too often.
+    /// It failed, and its policy forbids a restart, or the limit on restarts is reached.
     Failed,
 }
 
@@ -96,7 +97,7 @@ impl Service {
         self.definition.instances.into()
     }
 
-    /// Returns whether the process of an instance is to be stopped.
+    /// Returns whether the process of an instance must be stopped: the service should be down, or the instance is excess or outdated.
     pub(super) fn is_to_end(&self, nth: usize) -> bool {
         let outdated = self
             .instances
@@ -105,13 +106,13 @@ impl Service {
         !self.is_up() || nth >= self.size() || outdated
     }
 
-    /// Returns whether one of its processes is to be stopped and has not ended.
+    /// Returns whether one of its processes must be stopped and has not ended.
     pub(super) fn is_ending(&self) -> bool {
         let mut all = self.instances.iter().enumerate();
         all.any(|(nth, it)| it.process.is_some() && self.is_to_end(nth))
     }
 
-    /// Returns the launch for an instance.
+    /// Returns the launch request for the process of an instance.
     pub(super) fn launching(&self, nth: usize) -> Launching {
         Launching {
             spec: self.definition.spec_of(nth),

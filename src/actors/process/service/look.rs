@@ -1,4 +1,5 @@
-//! Queries about services, and clients waiting for services to settle.
+//! Queries about services, and clients waiting for services to settle. A service has settled if each of its processes is running and ready,
+//! or is down and will not be launched without a further request.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::outcome::Refused;
@@ -94,8 +95,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns the answer if services have settled: each is running, or is down and stays so. A service that waits for a failed one has
-    /// settled, too.
+    /// Returns the answer if all services, or the one with this name, have settled; otherwise `None`. A service that waits for a failed one
+    /// has settled, too.
     fn stands_still(&self, name: Option<&str>) -> Option<Reply> {
         let services = &self.state.services;
         if let Some(name) = name {
@@ -118,7 +119,8 @@ impl ProcessMachine {
         service.listed && places.all(|(nth, it)| is_still(nth, it))
     }
 
-    /// Returns whether it waits for a failed service. Dependencies have no cycles, so the recursion ends.
+    /// Returns whether the service waits for one that has failed, directly or through another. Dependencies have no cycles, so the
+    /// recursion ends.
     fn waits_in_vain(&self, service: &Service) -> bool {
         let services = &self.state.services;
         let mut awaited = self.state.awaited_by(service);
@@ -147,7 +149,7 @@ impl ProcessMachine {
         self.state.services.waiting.remove(&ticket);
     }
 
-    /// Answers the clients whose services have settled.
+    /// Answers the clients that wait for services which have now settled.
     pub(in crate::actors::process) fn wake_for_services(&mut self, effects: &mut Effects<Self>) {
         let waiting = self.state.services.waiting.iter();
         let answers = waiting.filter_map(|(ticket, name)| {
@@ -160,7 +162,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns the number of services with each status. A delay that has passed but has not been acted upon still counts as a delay.
+    /// Returns gauges for the number of services in total and with each status. A restart delay that has passed, but after which the
+    /// process has not been launched yet, still counts as a delay.
     pub(in crate::actors::process) fn service_gauges(&self) -> Vec<Gauge> {
         let services = self.state.services.kept.iter().map(|(_, service)| service);
         let statuses = services.map(|service| {

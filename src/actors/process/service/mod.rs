@@ -1,8 +1,8 @@
 //! Services: processes that run as long as the configuration contains them, and are launched again when they end.
 //!
 //! They are part of the process machine, so that the end of a process and the launch that follows are one entry. The next step of a service
-//! is derived from its durable state and the records of its processes (`next.rs`). Each step is an entry of its own, except that a restart
-//! without delay is part of the entry of the end. `docs/services.md` describes services for users.
+//! is derived from its durable state and the records of its processes (`next.rs`). Each step is a separate entry, except that a restart
+//! without delay is part of the entry that records the end. `docs/services.md` describes services for users.
 //!
 //! | file | holds |
 //! |---|---|

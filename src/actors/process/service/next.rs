@@ -1,7 +1,7 @@
 //! Determines the next step of each service, and applies changes to services.
 //!
-//! The next step follows only from the services and the records of their processes, so no intentions need to be remembered: after a start
-//! of the server, or a rebuild, everything continues where it was.
+//! The next step is derived only from the services and the records of their processes, and is not stored: after a restart of the server, or
+//! a rebuild of the machine, each service continues where it was.
 
 use crate::actors::process::record::Record;
 use crate::actors::process::service::item::{Service, Verdict};
@@ -55,7 +55,7 @@ impl State {
         self.services.due = due.collect();
     }
 
-    /// Returns the next step of a service, and when it is due.
+    /// Returns the next step of a service, and when it is due; `None` if there is nothing to do.
     pub(super) fn next_of(&self, slot: Slot) -> Option<(Timestamp, Next)> {
         const AT_ONCE: Timestamp = Timestamp(0);
         let service = self.services.get(slot);
@@ -74,7 +74,8 @@ impl State {
         steps.min()
     }
 
-    /// Returns a process of a service that must be stopped and is not being stopped yet, unless other services must end before it.
+    /// Returns a process of a service that must be stopped and is not being stopped yet; `None` if there is none, or if services that
+    /// depend on this one must end first.
     fn first_to_stop(&self, service: &Service) -> Option<ProcessId> {
         let ending = service.instances.iter().enumerate();
         let ending = ending.filter(|(nth, _)| service.is_to_end(*nth));
@@ -83,7 +84,7 @@ impl State {
         let name = &service.definition.name;
         let others = self.services.kept.iter().map(|(_, other)| other);
         let mut later = others.filter(|other| other.definition.after.contains(name));
-        // Processes that survive SIGKILL do not delay others.
+        // A service whose processes have all survived SIGKILL does not delay others.
         let is_ending = |other: &Service| {
             let mut ids = other.instances.iter().filter_map(|it| it.process);
             let is_stuck = |id| self.record_of(id).rare.stuck.is_some();

@@ -6,7 +6,7 @@ use crate::ids::{ProcessId, Slot, Ticket};
 use crate::lookup::kept::{Kept, Loaded};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The first timer item of a service. Lower numbers belong to records.
+/// The number of the first timer item of a service. Lower numbers are the slots of records.
 const ITEMS: u64 = 1 << 32;
 
 /// Returns the timer item of the service in this slot.
@@ -14,7 +14,7 @@ pub(in crate::actors::process) fn item_of(slot: Slot) -> u64 {
     ITEMS + u64::from(slot.0)
 }
 
-/// Returns the slot of the service with this timer item, if the item belongs to a service.
+/// Returns the slot of the service with this timer item; `None` if the item belongs to a record.
 pub(in crate::actors::process) fn slot_of(item: u64) -> Option<Slot> {
     let slot = item.checked_sub(ITEMS)?;
     u32::try_from(slot).ok().map(Slot)
@@ -29,7 +29,7 @@ pub(in crate::actors::process) struct Services {
     processes: BTreeMap<ProcessId, (Slot, usize)>,
     /// The services that have a next step, ordered by when that step is due.
     pub(super) due: BTreeSet<(Timestamp, Slot)>,
-    /// The services whose due step failed. They are exempt from further steps until they change.
+    /// The services whose due step panicked. They are exempt from further steps until they change.
     pub(super) quarantined: BTreeSet<Slot>,
     /// Clients waiting for all services, or for the one with this name, to settle.
     pub(super) waiting: BTreeMap<Ticket, Option<String>>,
@@ -41,23 +41,23 @@ impl Services {
         service.expect("the indexes contain only existing services")
     }
 
-    /// Returns the service with this name.
+    /// Returns the service with this name, and its slot; `None` if there is none.
     pub(super) fn named(&self, name: &str) -> Option<(Slot, &Service)> {
         let slot = *self.names.get(name)?;
         Some((slot, self.get(slot)))
     }
 
-    /// Returns the service that a process belongs to, and its number there.
+    /// Returns the slot of the service that a process belongs to, and its instance number, from 0; `None` if it belongs to none.
     pub(in crate::actors::process) fn of(&self, id: ProcessId) -> Option<(Slot, usize)> {
         self.processes.get(&id).copied()
     }
 
-    /// Returns the service with the earliest step, and when that step is due.
+    /// Returns the service whose next step is due first, and when that is; `None` if no service has a next step.
     pub(in crate::actors::process) fn first(&self) -> Option<(Timestamp, Slot)> {
         self.due.first().copied()
     }
 
-    /// Returns the service with the earliest step, if that step is due.
+    /// Returns the service whose next step is due first; `None` if no step is due yet.
     pub(in crate::actors::process) fn due(&self, now: Now) -> Option<Slot> {
         let first = self.first().filter(|(at, _)| *at <= now.at);
         first.map(|(_, slot)| slot)
@@ -67,13 +67,13 @@ impl Services {
         self.quarantined.contains(&slot)
     }
 
-    /// Exempts a service from its due steps, until it changes.
+    /// Exempts a service from due steps until it changes, after one of them panicked.
     pub(in crate::actors::process) fn quarantine(&mut self, slot: Slot) {
         self.due.retain(|(_, due)| *due != slot);
         self.quarantined.insert(slot);
     }
 
-    /// Adds the services of a page after all others.
+    /// Adds the services of a page. Pages must be added in ascending order.
     pub(in crate::actors::process) fn load(&mut self, page: Loaded<Service>) {
         self.kept.load(page);
     }

@@ -36,31 +36,32 @@ pub enum Step {
         /// The slot it was in.
         slot: Slot,
     },
-    /// The server has started again after a clean shutdown: the service starts from scratch.
+    /// The server has restarted after a clean shutdown: the service is no longer held down, and its delays, restart counts and verdicts are
+    /// reset.
     Released {
         /// The slot of the service.
         slot: Slot,
         /// Whether its processes are replaced, because they were being stopped.
         replaces: bool,
     },
-    /// It should be up.
+    /// It should be up, as a user requested.
     Started {
         /// The slot of the service.
         slot: Slot,
         /// Whether its processes are replaced, because they were being stopped.
         replaces: bool,
     },
-    /// It should be down.
+    /// It should be down, as a user requested.
     Stopped {
         /// The slot of the service.
         slot: Slot,
     },
-    /// Its processes are replaced.
+    /// Its processes are replaced, as a user requested.
     Restarted {
         /// The slot of the service.
         slot: Slot,
     },
-    /// It should be down until the server starts again.
+    /// It should be down until the server restarts.
     Held {
         /// The slot of the service.
         slot: Slot,
@@ -69,16 +70,17 @@ pub enum Step {
     Launched {
         /// The slot of the service.
         slot: Slot,
-        /// The number of the process.
+        /// The number of the instance, from 0.
         nth: u8,
         /// The record of the process.
         insertion: Box<Insertion>,
     },
-    /// One of its processes cannot be launched now, which is not the service's fault.
+    /// One of its processes cannot be launched now, for example because the limit on live processes is reached. This does not count as a
+    /// failure.
     Deferred {
         /// The slot of the service.
         slot: Slot,
-        /// The number of the process.
+        /// The number of the instance, from 0.
         nth: u8,
         /// When to try the launch again.
         until: Timestamp,
@@ -87,7 +89,7 @@ pub enum Step {
     Ended {
         /// The slot of the service.
         slot: Slot,
-        /// The number of the process.
+        /// The number of the instance, from 0.
         nth: u8,
         /// How it ended.
         last: Box<Last>,

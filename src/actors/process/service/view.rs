@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is down, as it should be.
+    /// It is down because it was stopped or never started.
     #[default]
     Stopped,
-    /// It has finished its work.
+    /// It exited successfully, and is not launched again automatically.
     Finished,
     /// It is running.
     Running,
@@ -26,14 +26,14 @@ pub enum Status {
     Starting,
     /// It is being stopped.
     Stopping,
-    /// It has ended, and will be launched again after a delay.
+    /// It has ended, and will be launched again after a restart delay.
     Backoff,
     /// It has failed, and will not be launched again automatically.
     Failed,
 }
 
 impl Status {
-    /// All statuses, in order. The status of a service is the last of these among the statuses of its processes.
+    /// All statuses, in ascending order. The status of a service is the highest among those of its processes.
     pub const ALL: [Self; 8] = [
         Self::Stopped,
         Self::Finished,
@@ -90,7 +90,7 @@ pub struct InstanceView {
     pub number: usize,
     /// Its status.
     pub status: Status,
-    /// The id of its process.
+    /// The id of its process; `None` if it has none.
     pub process: Option<ProcessId>,
     /// The PID of the process, once known.
     pub pid: Option<u32>,
@@ -100,7 +100,7 @@ pub struct InstanceView {
     pub said: Option<String>,
     /// The number of recent restarts, within the period of the intensity.
     pub restarts: usize,
-    /// When it is launched again.
+    /// When it will be launched again, if it waits for a restart delay.
     pub next: Option<Date>,
     /// How its previous process ended.
     pub last: Option<Last>,

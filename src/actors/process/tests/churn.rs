@@ -13,7 +13,7 @@ use crate::spine::machine::{Effects, Machine as _, Moment};
 const ALL: u64 = 1_000_000;
 const RECORDS_MAX: u32 = 1000;
 
-/// A machine, and the sequence number of its newest entry.
+/// A machine, and the sequence number of its last entry.
 struct Churn {
     machine: ProcessMachine,
     seq: u64,
@@ -112,7 +112,7 @@ fn a_million_short_processes_leave_no_more_than_the_limit() {
             assert!(records.extent() <= RECORDS_MAX, "after {number}");
         }
     }
-    // The live record is kept, and all derived state equals what a rebuild would produce.
+    // The live record is kept, and the indexes equal those of a rebuild.
     let (_, record) = churn
         .machine
         .state

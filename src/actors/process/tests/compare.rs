@@ -1,4 +1,4 @@
-//! Compares machine and model: replies, actions and woken waits must be the same.
+//! Compares machine and model: actions, notifications, answers to waiting clients and answers to queries must be the same.
 
 use super::pair::Pair;
 use crate::actors::binding::ToHolder;
@@ -61,7 +61,7 @@ impl Pair {
         assert_eq!(self.machine.view(), right);
         for view in right.values().filter(|it| it.phase == Phase::Exited) {
             let was = self.ended.entry(view.id).or_insert_with(|| view.clone());
-            // The record of an ended process stays the same, except for what depends on its relatives and what a hook's output added.
+            // The record of an ended process stays the same, except for what depends on its parent and children, and on its output as a hook.
             let is = RecordView {
                 parent: was.parent,
                 live_children: was.live_children,

@@ -1,10 +1,11 @@
-//! Tests of the rules of processes against a plain list, and against a second machine that only commits.
+//! Tests of the rules of processes: the machine is compared with the model (`model/`), a plain list of records, and with a second machine
+//! that commits the same entries.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `step.rs` | the steps of a history |
-//! | `pair.rs` | the machine and its model, to which the steps are applied |
-//! | `compare.rs` | the comparison of both |
+//! | `pair.rs` | the machine, its model and the second machine, to which the steps are applied |
+//! | `compare.rs` | the comparison of machine and model |
 //! | `run.rs` | the tests |
 //! | `churn.rs` | a million short processes |
 

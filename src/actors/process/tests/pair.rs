@@ -1,4 +1,4 @@
-//! The machine with its model and its replica.
+//! The machine with its model, and with a replica: a second machine that commits the same entries.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -39,7 +39,7 @@ impl Logged {
 /// The machine with its model and its replica, and the log of committed entries.
 pub(super) struct Pair {
     pub(super) machine: ProcessMachine,
-    /// A machine that only commits: it has no waiting clients, and is not queried.
+    /// A machine that commits the same entries, but has no waiting clients and is not queried.
     pub(super) replica: ProcessMachine,
     pub(super) model: Model,
     pub(super) now: Now,
@@ -217,7 +217,7 @@ impl Pair {
             now: self.now,
             new,
         };
-        // The outcome is noted before the model applies it.
+        // Noted before the model applies the message, since the record is needed as it was before.
         self.note_outcome(message, &outcome);
         let right = self.model.send(message, entry);
         let mut effects = Effects::<ProcessMachine>::default();
@@ -328,7 +328,7 @@ impl Pair {
         self.compare_effects(effects, &right, Vec::new());
     }
 
-    /// Rebuilds the machine as after a panic, from the newest snapshot and the log since.
+    /// Rebuilds the machine as after a panic, from the last snapshot and the entries that follow it in the log.
     fn reload(&mut self) {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {
@@ -344,7 +344,7 @@ impl Pair {
             self.machine.watch(ticket, &watch, &mut effects);
             assert!(
                 effects.is_empty(),
-                "the condition of a restated wait is still unmet"
+                "a wait that is registered again is for an unmet condition"
             );
         }
         self.note("reload");
@@ -366,7 +366,7 @@ impl Pair {
     }
 }
 
-/// Returns the state that a snapshot keeps.
+/// Checks the invariants of a machine, and formats the state that a snapshot keeps.
 fn shown(machine: &ProcessMachine) -> String {
     machine.assert_whole();
     format!("{:?}", machine.view())

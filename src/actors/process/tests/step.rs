@@ -34,9 +34,10 @@ pub(super) enum Step {
     Serve(ServiceMessage),
     /// A message about the selected record.
     Send(RecordChoice, Message),
-    /// The launch of a process, as a child of the selected record and possibly of a running process.
+    /// The launch of a process. The selected record may be named as its parent, and the number determines the identities of the requester
+    /// and its ancestors.
     Launch(RecordChoice, u8, Launching),
-    /// A launch for this actor, under the id of an existing record or a chosen one.
+    /// A launch requested by this actor, under the id of an existing record or a new one.
     LaunchAs(u8, RecordChoice, Launching),
     Register(RecordChoice, u8, Registering),
     Pass(u64),
@@ -215,7 +216,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns a selection of three services, which varies with the bits of a number.
+/// Returns the definitions of one to three services. The bits of the number select the services and their settings.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let defined = |name: &str, after: &[&str]| Definition {

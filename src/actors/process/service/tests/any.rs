@@ -1,5 +1,5 @@
-//! Properties that hold in any history. There are never more processes than defined. Once the simulated world has done what was requested,
-//! each service has as many processes as it should. State is the same whether it is built from the log or from pages.
+//! Properties that hold in any history. There are never more processes than defined. Once all requested actions have been performed, each
+//! service has as many processes as it should. The state is the same whether it is built from the log or from pages.
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::End;
@@ -31,7 +31,7 @@ fn any_step() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Returns a selection of four services, which varies with the bits of a number.
+/// Returns the definitions of one to three services. The bits of the number select the services and their settings.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let mut all = vec![Definition {

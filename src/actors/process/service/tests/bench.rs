@@ -1,4 +1,4 @@
-//! A machine with a replica that only commits, and a simulated world in which processes start immediately and end on request.
+//! A machine with a replica that commits the same entries, and a simulated world in which processes start immediately and end on request.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -32,13 +32,13 @@ pub(super) struct Bench {
     pub(super) launched: Vec<ProcessId>,
     /// Processes that are running, with their PIDs.
     pub(super) running: BTreeMap<ProcessId, u32>,
-    /// Processes that were told to end and have not ended yet, in the order of the requests.
+    /// Processes that were sent a signal to end and have not ended yet, in the order of the signals.
     pub(super) told: Vec<ProcessId>,
     /// Waits that have been answered.
     pub(super) woken: Vec<(Ticket, Reply)>,
     /// Whether launches and ends happen immediately.
     pub(super) is_prompt: bool,
-    /// The outcome of the most recent entry.
+    /// The outcome of the last message.
     pub(super) newest: Option<Outcome>,
     pids: u32,
 }
@@ -89,7 +89,7 @@ impl Bench {
         }
     }
 
-    /// Creates a bench on which these services run.
+    /// Creates a bench with these services configured.
     pub(super) fn with(definitions: &[Definition]) -> Self {
         let mut bench = Self::new();
         bench.configure(definitions);
@@ -107,7 +107,7 @@ impl Bench {
         reply
     }
 
-    /// Decides a message, and commits it here and in the replica.
+    /// Decides a message, commits it in the machine and in the replica, and returns the reply.
     pub(super) fn send(&mut self, message: &Message) -> Reply {
         let moment = Moment {
             seq: Seq(self.seq.0 + 1),
@@ -284,7 +284,7 @@ impl Bench {
         self.view(name).expect("the service exists").status
     }
 
-    /// Returns the first process of a service.
+    /// Returns the id of the first process of a service; `None` if there is none.
     pub(super) fn process(&self, name: &str) -> Option<ProcessId> {
         self.view(name)?.instances.first()?.process
     }

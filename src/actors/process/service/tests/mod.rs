@@ -1,8 +1,8 @@
-//! Tests of the rules of services: each rule in turn, and all of them in random histories.
+//! Tests of the rules of services: one by one, and together in random histories.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `bench.rs` | the machine, and the world around it |
+//! | `bench.rs` | a machine with a simulated world around it |
 //! | `rules.rs` | each rule |
 //! | `any.rs` | properties that hold in any history |
 

@@ -1,4 +1,4 @@
-//! Tests of each rule.
+//! Tests of each rule of services.
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::service::{
@@ -133,7 +133,7 @@ fn an_intensity_of_none_never_gives_up() {
         bench.wait_ms(30_000);
     }
     assert_eq!(bench.status("web"), Status::Running);
-    let view = bench.view("web").expect("it is there");
+    let view = bench.view("web").expect("it exists");
     assert_eq!(view.instances[0].restarts, 0, "no restarts are remembered");
 }
 
@@ -227,7 +227,7 @@ fn a_service_waits_for_those_that_it_comes_after() {
     ]);
     assert_eq!(bench.launched.len(), 1, "only db is launched");
     assert_eq!(bench.status("web"), Status::Waiting);
-    let view = bench.view("proxy").expect("it is there");
+    let view = bench.view("proxy").expect("it exists");
     assert_eq!(view.waits_for, ["web"]);
     bench.start(0);
     bench.go_on();
@@ -386,7 +386,7 @@ fn more_or_fewer_instances_leave_the_others_alone() {
     };
     let mut bench = Bench::with(&of(2));
     let ids = |bench: &Bench| {
-        let view = bench.view("worker").expect("it is there");
+        let view = bench.view("worker").expect("it exists");
         let all = view.instances.iter().map(|it| it.process);
         all.collect::<Vec<_>>()
     };
@@ -433,7 +433,7 @@ fn a_start_while_it_is_being_stopped_counts_as_no_restart() {
     bench.is_prompt = true;
     bench.go_on();
     assert_eq!(bench.status("web"), Status::Running);
-    let view = bench.view("web").expect("it is there");
+    let view = bench.view("web").expect("it exists");
     assert_eq!(view.instances[0].restarts, 0);
 }
 
@@ -466,7 +466,7 @@ fn what_finds_no_room_is_tried_again() {
     bench.ask(Request::Stop(Some(named("first"))));
     bench.wait_ms(5000);
     assert_eq!(bench.status("second"), Status::Running);
-    let view = bench.view("second").expect("it is there");
+    let view = bench.view("second").expect("it exists");
     assert!(view.instances.iter().all(|it| it.restarts == 0));
 }
 
@@ -494,13 +494,13 @@ fn a_verdict_is_that_of_the_worst() {
     }]);
     bench.ends("job", End::Code(0));
     assert_eq!(bench.status("job"), Status::Running);
-    let view = bench.view("job").expect("it is there");
+    let view = bench.view("job").expect("it exists");
     let second = view.instances[1].process.expect("it runs");
     bench.end(second, End::Code(1));
     bench.go_on();
     assert_eq!(bench.status("job"), Status::Failed);
     let services = &bench.machine.state.services;
-    let (_, service) = services.named("job").expect("it is there");
+    let (_, service) = services.named("job").expect("it exists");
     let verdicts: Vec<_> = service.instances.iter().map(|it| it.verdict).collect();
     assert_eq!(verdicts, [Some(Verdict::Finished), Some(Verdict::Failed)]);
 }
