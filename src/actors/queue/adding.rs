@@ -86,7 +86,8 @@ impl QueueMachine {
             .collect();
         let placed = (0..).zip(&wishes).map(|(place, wish)| {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
-            let id = id.expect("a job is added by this batch, or it duplicates a job that has an id");
+            let id =
+                id.expect("a job is added by this batch, or it duplicates a job that has an id");
             if counts(place, wish) {
                 Placed::New(new_job(
                     moment.now.date(),

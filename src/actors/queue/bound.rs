@@ -188,6 +188,9 @@ mod tests {
         let read: Outcome = crate::decode::from_slice(&old).expect("the old form decodes");
         assert_eq!(read, known);
         let written = rmp_serde::to_vec(&known).expect("an outcome encodes");
-        assert_eq!(written, old, "a departure without a reason is encoded as in older versions");
+        assert_eq!(
+            written, old,
+            "a departure without a reason is encoded as in older versions"
+        );
     }
 }

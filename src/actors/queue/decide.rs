@@ -28,7 +28,7 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
-            // This excludes ticks for waiting requests, which must have an outcome: the listener tells the clients that it drains.
+            // Claims with a ticket are ticks for waiting requests, and are not refused: the listener notifies those clients of the drain.
             Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
                 if moment.draining == Draining::All =>
             {

@@ -60,7 +60,10 @@ impl QueueMachine {
 
 impl State {
     fn assert_queue(&self, slot: Slot, queue: &Queue) {
-        assert!(queue.is_present(), "a queue exists only while it has jobs, a pause, clients or a closed throttle");
+        assert!(
+            queue.is_present(),
+            "a queue exists only while it has jobs, a pause, clients or a closed throttle"
+        );
         assert_eq!(
             queue.number.is_some(),
             queue.is_durable(),
@@ -139,7 +142,10 @@ impl State {
                 Some(slot),
                 "a job is found by its id"
             );
-            assert!(job.id < self.head.next_id, "every id is less than the next one to be assigned");
+            assert!(
+                job.id < self.head.next_id,
+                "every id is less than the next one to be assigned"
+            );
             counts.note(job.phase, job.priority, true);
             bytes += job.bytes();
             job.canonical_body(&mut body);

@@ -1,7 +1,7 @@
 //! Jobs and queues, with the indexes over them, and the operations that move a job from phase to phase.
 //!
 //! Invariants: a job is in the index of its phase and of no other phase. A queue has a number while it has jobs or is
-//! paused. It exists while it has a number, clients use or watch it or wait for it, a watch keeps it in existence, or
+//! paused. It exists while it has a number, clients use it, watch it or wait for it, a `Watch::Standing` names it, or
 //! its throttle is closed. The stored counts are correct. Nothing is decided here: `decide.rs` and `adding.rs` decide
 //! what happens to a job, and `commit.rs` applies their decisions through this file.
 

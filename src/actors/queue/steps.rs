@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Send(Message),
-    /// Send a message about a job. The id in the message selects an existing job or, rarely, none.
+    /// Send a message about a job. The id in the message selects an existing job, or none.
     About(Message, Authority),
     Wait(Pop),
     Attend(QueueName, Vec<QueueName>),
@@ -132,7 +132,8 @@ fn queue() -> impl Strategy<Value = QueueName> {
         "a", "a", "a", "b", "few", "few", "t:few", "t:a", "u:slow", "forever", "closed", "once",
         "memory", "same", "slow", "slow",
     ];
-    prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
+    prop::sample::select(NAMES)
+        .prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
 }
 
 /// Generates a queue whose jobs have few tries.
