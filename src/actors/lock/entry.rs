@@ -75,7 +75,7 @@ impl Ring {
     }
 }
 
-/// The timeouts (in seconds), the priority and the tie that a request asks for.
+/// The timeouts (in seconds), the priority and the tie of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) ttl: u16,

@@ -60,10 +60,7 @@ impl QueueMachine {
 
 impl State {
     fn assert_queue(&self, slot: Slot, queue: &Queue) {
-        assert!(
-            queue.is_present(),
-            "a queue exists only while it has jobs, a pause, clients or a closed throttle"
-        );
+        assert!(queue.is_present(), "a queue has a reason to exist");
         assert_eq!(
             queue.number.is_some(),
             queue.is_durable(),
