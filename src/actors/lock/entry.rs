@@ -163,7 +163,7 @@ impl Entry {
         self.rare.as_ref().map_or(self.seq, |rare| rare.first)
     }
 
-    /// Returns what can end the entry besides clients and timeouts.
+    /// Returns what can end the entry besides a client's request or a timeout.
     pub(super) fn tie(&self) -> Tie {
         self.rare.as_ref().map_or(Tie::None, |rare| rare.tie)
     }
@@ -178,7 +178,7 @@ impl Entry {
         self.rare.as_ref().is_some_and(|rare| rare.fencing)
     }
 
-    /// Sets what can end the entry besides clients and timeouts. For an owner, [`Tie::Connection`] is replaced by
+    /// Sets what can end the entry besides a client's request or a timeout. For an owner, [`Tie::Connection`] is replaced by
     /// [`Tie::None`], because ownership outlives the connection.
     pub(super) fn set_tie(&mut self, tie: Tie) {
         let tie = match tie {

@@ -147,7 +147,7 @@ pub enum Message {
         ttw: u16,
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
-        /// What can end the entry besides clients and timeouts.
+        /// What can end the entry besides a client's request or a timeout.
         #[serde(default, skip_serializing_if = "Tie::is_none")]
         tie: Tie,
     },
@@ -252,7 +252,7 @@ pub struct LockState {
     pub granted: bool,
 }
 
-/// What can end an entry besides clients and timeouts.
+/// What can end an entry besides a client's request or a timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tie {
@@ -464,7 +464,7 @@ pub struct Selection {
 pub enum Watch {
     /// No entry is left. Answered with `Due`.
     Empty,
-    /// The entry owns its lock (answered with `Standing`), or does not exist any more (answered with `Absent`).
+    /// The entry owns its lock (answered with `Standing`), or no longer exists (answered with `Absent`).
     Granted {
         /// The key.
         key: Name,

@@ -35,7 +35,7 @@ pub(super) struct Place {
     ttl: u16,
     ttw: u16,
     priority: u8,
-    /// What can end the entry besides clients and timeouts.
+    /// What can end the entry besides a client's request or a timeout.
     pub(super) tie: Tie,
     /// Whether the owner has timed out and its process tree is being killed.
     pub(super) fencing: bool,
