@@ -6,8 +6,9 @@ use crate::ids::Slot;
 use std::cmp::Reverse;
 
 impl LockMachine {
-    /// Returns the first `most` contended locks in the order of `by`. If more than [`SLOTS_IN_A_ROW`] locks are contended,
-    /// only that many are considered, in no particular order, so two queries may return different answers.
+    /// Returns the first `most` contended locks in the order of `by`, and the number of all contended locks. If more
+    /// than [`SLOTS_IN_A_ROW`] locks are contended, only that many are considered, in no particular order, so two
+    /// queries may return different locks.
     pub(super) fn contended(&self, most: u32, by: Ranking) -> Reply {
         let lines = &self.state.lines;
         let looked_at = lines.iter().take(SLOTS_IN_A_ROW as usize);

@@ -13,9 +13,10 @@ use crate::spine::machine::{About, Stamp};
 pub struct Entry {
     /// Key, index and owner, concatenated.
     pub(super) names: Box<[u8]>,
-    /// When the timeout began: at the grant, the request or the last renewal. A server start restarts it, see `State`.
+    /// When the timeout began: at the grant, the request or the last renewal. A server restart also restarts the
+    /// timeout, but does not change this field, see `State`.
     pub(super) since: Timestamp,
-    /// The journal entry that added this lock entry. It orders contenders of equal priority.
+    /// The sequence number of the journal entry that added this lock entry. It orders contenders of equal priority.
     pub(super) seq: Seq,
     /// Fields that only a few entries need.
     pub(super) rare: Option<Box<Rare>>,
@@ -65,7 +66,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Returns the ring of an entry that has no neighbours.
+    /// Returns the links of an entry that is alone in its ring.
     pub(super) const fn alone(slot: Slot) -> Self {
         Self {
             previous: slot,
@@ -74,7 +75,7 @@ impl Ring {
     }
 }
 
-/// The terms of a request.
+/// The timeouts (in seconds), the priority and the tie of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) ttl: u16,
@@ -83,7 +84,7 @@ pub(super) struct Terms {
     pub(super) tie: Tie,
 }
 
-/// Returns the names of the entry that a message requests, and its terms; `None` if the message requests nothing.
+/// Returns the key, index and owner in a request for a lock, and its terms; `None` if the message is not a request for a lock.
 pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
     if let Message::Hold(hold) = message {
         let terms = Terms {
@@ -150,24 +151,24 @@ impl Entry {
         self.token() != Token(0)
     }
 
-    /// Returns the fencing token: the journal entry that granted the lock, or zero for a contender.
+    /// Returns the fencing token: the sequence number of the journal entry that granted the lock, or zero for a contender.
     pub fn token(&self) -> Token {
         self.rare
             .as_ref()
             .map_or_else(|| self.seq.into(), |rare| rare.token)
     }
 
-    /// Returns the journal entry of the first request since the lock was last free. Listings are ordered by it.
+    /// Returns the sequence number of the first request since the lock was last free. The locks of a key are listed in this order.
     pub fn first(&self) -> Seq {
         self.rare.as_ref().map_or(self.seq, |rare| rare.first)
     }
 
-    /// Returns what ends the entry besides its timeouts.
+    /// Returns what can end the entry besides a client's request or a timeout.
     pub(super) fn tie(&self) -> Tie {
         self.rare.as_ref().map_or(Tie::None, |rare| rare.tie)
     }
 
-    /// Returns the process that the entry is bound to, and how.
+    /// Returns the process that the entry is bound to, and how; `None` if it is not bound to a process.
     pub fn bound(&self) -> Option<Binding> {
         self.tie().binding()
     }
@@ -177,7 +178,8 @@ impl Entry {
         self.rare.as_ref().is_some_and(|rare| rare.fencing)
     }
 
-    /// Sets what ends the entry besides its timeouts. [`Tie::Connection`] only applies to contenders; an owner outlives its connection.
+    /// Sets what can end the entry besides a client's request or a timeout. For an owner, [`Tie::Connection`] is replaced by
+    /// [`Tie::None`], because ownership outlives the connection.
     pub(super) fn set_tie(&mut self, tie: Tie) {
         let tie = match tie {
             Tie::Connection if self.is_owner() => Tie::None,
@@ -187,14 +189,15 @@ impl Entry {
         self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
     }
 
-    /// Records that the owner has timed out and its process tree is to be killed.
+    /// Records that the owner has timed out and its process tree is being killed.
     pub(super) fn fence(&mut self) {
         if let Some(rare) = &mut self.rare {
             rare.fencing = true;
         }
     }
 
-    /// Makes a contender the owner of its lock.
+    /// Makes a contender the owner of its lock, with the entry's number as its token. Its TTL begins, and it is no
+    /// longer tied to a connection.
     pub(super) fn grant(&mut self, entry: Stamp) {
         let tie = match self.tie() {
             Tie::None | Tie::Connection => Tie::None,
@@ -213,8 +216,9 @@ impl Entry {
         (self.key(), self.index())
     }
 
-    /// Returns when the entry times out, if all timeouts were restarted at `epoch`. `None` for an entry that is tied to a process or an
-    /// actor and has no timeout (65,535 seconds), and for an entry that is being fenced, which ends only with its process tree.
+    /// Returns when the entry times out, where `epoch` is when the server last started, which restarted all timeouts.
+    /// `None` for an entry that is tied to a process or an actor and has no timeout (65,535 seconds), and for an entry
+    /// that is being fenced, because it ends only with its process tree.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
         let is_tied = self.bound().is_some() || self.tie().actor().is_some();

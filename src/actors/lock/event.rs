@@ -53,7 +53,7 @@ pub(super) fn events(
     }
 }
 
-/// Passes a renewal to `tell`. Renewals are not events; they only appear in the history of an item.
+/// Passes a renewal to `tell`; does nothing for other outcomes. Renewals are not events; they only appear in the history of an item.
 pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn FnMut(Happening)) {
     let (
         Outcome::Renewed { place, .. },

@@ -5,8 +5,8 @@ use crate::ids::{Slot, Token};
 use std::collections::BTreeSet;
 
 impl State {
-    /// Asserts that every entry is in each index or in none, that lines are in order, and that the running counts match
-    /// a fresh count.
+    /// Asserts that every entry is in exactly the indexes that it belongs in, that lines are in order, and that the
+    /// stored counts are correct.
     pub(super) fn assert_whole(&self, high_first: bool) {
         let mut locks = BTreeSet::new();
         let mut contenders = 0;
@@ -40,12 +40,12 @@ impl State {
                 assert_eq!(entry.token(), Token(0), "a contender has no token");
                 assert_eq!(
                     entry.of_key.next, slot,
-                    "a contender is in no ring of a key"
+                    "a contender is not in the ring of its key"
                 );
                 assert!(
                     self.contenders(holder, high_first)
                         .any(|other| other == slot),
-                    "a contender is in a line"
+                    "a contender is in the line for its lock"
                 );
             }
             assert_eq!(
@@ -57,14 +57,17 @@ impl State {
         }
         let with_index = locks.iter().filter(|(_, index)| !index.is_empty());
         let keys: BTreeSet<_> = with_index.map(|(key, _)| key).collect();
+        assert_eq!(self.locks.len(), locks.len(), "a table has no extra names");
+        assert_eq!(self.keys.len(), keys.len(), "a table has no extra names");
         assert_eq!(
-            self.locks.len(),
-            locks.len(),
-            "a table has no extra entries"
+            self.contenders, contenders,
+            "the stored number of contenders is correct"
         );
-        assert_eq!(self.keys.len(), keys.len(), "a table has no extra entries");
-        assert_eq!(self.contenders, contenders, "contenders are counted");
-        assert_eq!(self.lines.len(), lines, "no line is empty");
+        assert_eq!(
+            self.lines.len(),
+            lines,
+            "there is a line for each contended lock and no other"
+        );
         self.entries.assert_whole();
     }
 
@@ -88,7 +91,7 @@ impl State {
             assert_eq!(
                 self.place(*slot, high_first),
                 place,
-                "the position matches the place in line"
+                "`place` returns the position in line"
             );
             assert_eq!(
                 self.entries[*slot].lock(),
@@ -111,7 +114,7 @@ impl State {
         true
     }
 
-    /// Asserts that each ring holds exactly the entries that belong to it, oldest first.
+    /// Asserts that the rings of an owner and of a key hold only entries that belong to them, oldest first.
     fn assert_rings(&self, owner: &[u8], key: &[u8]) {
         let entry = |slot: &Slot| &self.entries[*slot];
         let of_owner: Vec<Slot> = self.of_owner(owner).collect();
@@ -135,7 +138,7 @@ impl State {
         assert_eq!(
             has_place,
             of_key.first().copied().filter(|_| with_index),
-            "a key is in the table while it has a lock with an index, and leads to its first lock"
+            "while a key has a lock with an index, the table maps it to its first lock"
         );
     }
 }

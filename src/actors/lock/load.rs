@@ -1,4 +1,5 @@
-//! Builds the lock state from its pages. Every index is rebuilt, whatever the order of the entries in their slots.
+//! Builds the lock state from its pages. Pages do not contain the indexes, so all of them are rebuilt. Slots are
+//! reused, so their order is not the order in which the entries were added.
 
 #![expect(
     clippy::indexing_slicing,
@@ -40,7 +41,7 @@ impl State {
         state
     }
 
-    /// Builds the indexes: first those by name, in parallel with one thread each, then those that link entries to each other.
+    /// Builds the indexes: first those by lock and by owner name, in parallel, then the rings and lines that connect entries.
     fn index(&mut self) {
         let entries: &Slab<Entry> = &self.entries;
         let (locks, (owners, links)) = both(|| index_locks(entries), || index_owners(entries));
@@ -92,8 +93,8 @@ impl State {
         }
     }
 
-    /// Returns whether `slot` follows a younger entry in its ring. This is also true for the first slot of a correctly
-    /// ordered ring, since that follows the last one.
+    /// Returns whether `slot` follows a younger entry in its ring. This is also true for the oldest entry of a
+    /// correctly ordered ring, because it follows the youngest.
     fn is_behind_younger(&self, slot: Slot, ring: impl Fn(&Entry) -> (Seq, Ring)) -> bool {
         let (age, Ring { previous, .. }) = ring(&self.entries[slot]);
         ring(&self.entries[previous]).0 > age
@@ -131,7 +132,7 @@ impl State {
     }
 }
 
-/// Builds the index of owners' entries by lock.
+/// Builds the index from each lock to the entry that owns it.
 fn index_locks(entries: &Slab<Entry>) -> Table {
     let mut locks = Table::default();
     locks.reserve(entries.len());
@@ -141,8 +142,8 @@ fn index_locks(entries: &Slab<Entry>) -> Table {
     locks
 }
 
-/// Builds the index of entries by owner name. Also returns the other entries of each owner, each paired with the
-/// entry that it has to be linked to.
+/// Builds the index from each owner name to one entry of that owner, the head. Also returns a pair `(head, entry)` for
+/// every other entry, which must be linked into the ring of that head.
 fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
     let (mut owners, mut links) = (Table::default(), Vec::new());
     owners.reserve(entries.len());
@@ -156,7 +157,7 @@ fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
     (owners, links)
 }
 
-/// Points the table at the first entry of a ring that has been sorted.
+/// Makes the table refer to the first entry of a ring that has been sorted from `ring` to `sorted`.
 fn replace_head(table: &mut Table, name: &impl std::hash::Hash, ring: &[Slot], sorted: &[Slot]) {
     if let (Some(old), Some(new)) = (ring.first(), sorted.first())
         && old != new

@@ -1,4 +1,5 @@
-//! Queries over many entries. A query that could visit very many entries is limited to a bounded number of slots.
+//! Listings of entries. `select` visits a limited number of slots per call; `list` without a key visits all entries,
+//! however few it returns.
 
 use crate::actors::lock::entry::Entry;
 use crate::actors::lock::machine::{LockMachine, SLOTS_IN_A_ROW};
@@ -33,8 +34,8 @@ impl LockMachine {
             .collect()
     }
 
-    /// Returns the entries that match the selection, starting at the slot `from`. Visits at most [`SLOTS_IN_A_ROW`] slots,
-    /// so that other requests can be handled in between.
+    /// Returns the entries that match the selection, beginning at the slot `from`, and the slot at which the next page
+    /// begins. Visits at most [`SLOTS_IN_A_ROW`] slots, so that the actor can handle other requests between two pages.
     pub(super) fn select(&self, selection: &Selection) -> Reply {
         let Selection {
             key,

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// The prefix of keys that are reserved for the server. Their locks are listed like others, but clients cannot change them.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 
-/// The maximum number of slots that one query visits: less than a millisecond of work.
+/// The maximum number of slots that one `Select` or `Contended` query visits: less than a millisecond of work.
 pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 
 /// The lock rules, and the state to which they apply.
@@ -96,7 +96,9 @@ impl LockMachine {
         }
     }
 
-    /// Decides to end these entries, in the order given. Each lock that an ended entry owned passes to the first in its line.
+    /// Decides to end these entries, in the order given, except those that are being fenced or have a reserved key.
+    /// Each lock that an ended entry owned passes to its first contender. If a token is given, all entries must have
+    /// it.
     fn decide_end(&self, slots: impl Iterator<Item = Slot>, token: Option<Token>) -> Outcome {
         let mut gone = Vec::new();
         let mut is_fencing = false;
@@ -126,7 +128,7 @@ impl LockMachine {
         }
     }
 
-    /// Decides to end the owner's entry, whether or not its process is still alive.
+    /// Decides to end the entry that owns a lock, whether or not its process is still alive.
     fn decide_force(&self, key: &Name, index: &Name) -> Outcome {
         let (key, index) = (key.as_bytes(), index.as_bytes());
         let Some(slot) = self.state.holder(key, index) else {
@@ -167,10 +169,10 @@ impl LockMachine {
         }
     }
 
-    /// Row 15: an entry is dead at the instant at which it times out. A contender that times out at the same instant as the
-    /// owner is dead too, and does not inherit.
+    /// Decides to end an entry that has timed out, or to fence it. A contender that has timed out by the same instant
+    /// ends, too, instead of becoming the owner (row 15).
     ///
-    /// Does not look beyond the heir: a dead contender behind it is ended by a separate tick, before any command.
+    /// Contenders after the heir are not examined: each of them that has timed out gets a tick of its own, before the next command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
         let Some(entry) = self.state.entries.get(slot) else {
             return Outcome::Absent;
@@ -199,7 +201,8 @@ impl LockMachine {
         self.state.contenders(slot, self.rules.high_first)
     }
 
-    /// Asks the `ProcessActor` to report when the process of an entry ends, and to kill its tree if the entry is being fenced.
+    /// Sends the `ProcessActor` a request to report the end of the process that an entry is bound to and, if the entry
+    /// is being fenced, a request to kill the process tree.
     fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(entry) = self.state.entries.get(slot) else {
             return;
@@ -234,8 +237,9 @@ impl LockMachine {
         Some((slot, self.state.entries.get(slot)?))
     }
 
-    /// Returns the entry that a message names. No entry has an empty owner, so an empty owner with a token means the
-    /// current holder of the lock; the caller then compares the token with the holder's.
+    /// Returns the entry that a message names, or `None` if there is no such entry. No entry has an empty owner, so an
+    /// empty owner with a token means the current holder of the lock; the caller then compares the token with the
+    /// holder's.
     fn shown_for(&self, names: [&Name; 3], token: Option<Token>) -> Option<Slot> {
         let [key, index, owner] = names.map(Name::as_bytes);
         if owner.is_empty() && token.is_some() {
@@ -315,7 +319,7 @@ impl Machine for LockMachine {
                 let slot = self.state.holder(key.as_bytes(), index.as_bytes());
                 self.decide_end(slot.into_iter(), Some(*token))
             }
-            // Row 25: a client that has left must not be promoted later.
+            // Row 25: ends contending entries, too, because a client that has left must not be granted a lock later.
             Message::ReleaseAll { owner } => {
                 self.decide_end(self.state.of_owner(owner.as_bytes()), None)
             }
@@ -332,7 +336,8 @@ impl Machine for LockMachine {
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Ended { gone } if matches!(message, Message::Leave { .. }) => {
-                // A grant to an heir must be durable. So must the end of an entry, unless it would end with its process anyway.
+                // A grant to an heir must be durable. The end of an entry must be durable unless the entry would end
+                // with its process anyway.
                 let ends_anyway = |gone: &Removal| {
                     let entry = self.state.entries.get(gone.slot);
                     gone.heir.is_none() && entry.is_some_and(|entry| entry.bound().is_some())
@@ -471,7 +476,7 @@ impl Machine for LockMachine {
             | Message::Expire { .. }
             | Message::Drain
             | Message::Yield(_)
-            // A refused hold would only be sent again, and the work that the lock guards may already have begun.
+            // Refusing a hold would gain nothing: it would be sent again, and the work that the lock guards may already have begun.
             | Message::Hold(_) => Weight::Frees,
         }
     }
@@ -507,8 +512,8 @@ impl Machine for LockMachine {
         self.waiting.forget(ticket);
     }
 
-    /// Row 34: order and ownership stay, and timeouts restart. A drain ends with the server that drained, and a position
-    /// in line ends with its connection.
+    /// Restarts all timeouts; order and ownership stay (row 34). New entries are accepted again, and contenders that
+    /// were tied to connections are removed.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
     }

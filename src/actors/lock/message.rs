@@ -20,7 +20,7 @@ use std::fmt;
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// The maximum length of a name in bytes, since the length is sent in one byte.
+    /// The maximum length of a name in bytes, since the protocol of LockServer sends the length in one byte.
     pub const BYTES_MAX: usize = 255;
 
     /// Creates a name from bytes; `None` if there are more than [`Name::BYTES_MAX`].
@@ -40,7 +40,7 @@ impl Name {
         text::escaped(&self.0)
     }
 
-    /// Parses the output of [`Name::to_text`]. Returns `None` for a broken escape or too many bytes.
+    /// Parses the output of [`Name::to_text`]. Returns `None` if an escape is invalid or the name is too long.
     pub fn from_text(text: &str) -> Option<Self> {
         Self::new(text::unescaped(text)?)
     }
@@ -147,7 +147,7 @@ pub enum Message {
         ttw: u16,
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
-        /// What ends the entry besides its timeouts.
+        /// What can end the entry besides a client's request or a timeout.
         #[serde(default, skip_serializing_if = "Tie::is_none")]
         tie: Tie,
     },
@@ -157,7 +157,7 @@ pub enum Message {
         key: Name,
         /// The index.
         index: Name,
-        /// The owner of the entry. If empty and a token is given, the current holder of the lock.
+        /// The owner of the entry. An empty owner together with a token means the current holder of the lock.
         owner: Name,
         /// If given, the token that the entry must have.
         #[serde(default)]
@@ -169,14 +169,15 @@ pub enum Message {
         key: Name,
         /// The index; `None` for all indexes of the key.
         index: Option<Name>,
-        /// The owner of the entries. If empty and both an index and a token are given, the current holder of the lock.
+        /// The owner of the entries. An empty owner together with an index and a token means the current holder of the lock.
         owner: Name,
         /// If given, the token that the entry must have.
         #[serde(default)]
         token: Option<Token>,
     },
-    /// Give up the entry that owns a lock with this token, because the process that it is bound to is about to end. If there
-    /// are no contenders, the answer does not wait for the disk: after a crash the entry ends with its process.
+    /// Give up the entry that owns a lock with this token, because the process that it is bound to is about to end. If
+    /// there are no contenders, the answer does not wait for the disk: if a crash loses this message, the entry ends
+    /// with its process anyway.
     Leave {
         /// The key.
         key: Name,
@@ -192,24 +193,25 @@ pub enum Message {
         /// The index.
         index: Name,
     },
-    /// From the `ProcessActor`: a process that entries may be bound to has ended.
+    /// From the `ProcessActor`: a process that entries may be bound to, or its whole tree, has ended.
     Gone(binding::EndNotice),
     /// Give up every entry of this owner, owned and contending.
     ReleaseAll {
         /// The owner of the entries.
         owner: Name,
     },
-    /// Tick: the entry in this slot has timed out. It ends or is fenced.
+    /// Tick: the entry in this slot has timed out. It ends or, if it is bound with `fence`, its process tree is killed first.
     Expire {
         /// The slot of the entry.
         slot: Slot,
     },
-    /// Refuse new entries until the next start.
+    /// Refuse new entries until the server restarts.
     Drain,
-    /// From another actor: acquire a lock that no client can have, or wait for it, and hold it until it is yielded.
-    /// Answered with [`ToHolder::Held`] immediately, and again when a waiting entry is granted its lock. An upsert.
+    /// From another actor: acquire a lock under a key that clients cannot lock, or wait for it, and hold it until it is
+    /// yielded. Answered with [`ToHolder::Held`] immediately, and again when a waiting entry is granted its lock. An
+    /// upsert: it may be sent repeatedly.
     Hold(Hold),
-    /// From another actor: give up such a lock, or stop waiting for it.
+    /// From another actor: give up a lock requested with `Hold`, or stop waiting for it.
     Yield(Hold),
 }
 
@@ -222,14 +224,14 @@ pub struct Hold {
     pub key: Name,
     /// The index.
     pub index: Name,
-    /// The owner of the entry: a name for the purpose for which the actor holds the lock.
+    /// The owner of the entry: a name that identifies what the actor holds the lock for.
     pub owner: Name,
 }
 
 /// The address to which other actors send [`Message::Hold`] and [`Message::Yield`].
 pub const LOCKS: To<Message> = To::new(ActorId::LOCK);
 
-/// A notification from the `LockActor` to an actor that requested a lock: a variant of that actor's message.
+/// A notification from the `LockActor` to an actor that requested a lock. Its variant mirrors a variant of that actor's message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
@@ -250,17 +252,17 @@ pub struct LockState {
     pub granted: bool,
 }
 
-/// What ends an entry besides its timeouts.
+/// What can end an entry besides a client's request or a timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tie {
-    /// Nothing else. An `Acquire` without a tie does not untie an entry that is bound to a process.
+    /// Nothing. An `Acquire` without a tie does not untie an entry that is tied to a process or an actor.
     #[default]
     None,
-    /// A contender's position in line ends with the connection that requested it, and so with every start of the server:
-    /// the client waits for the answer on that connection and cannot ask for it again.
+    /// The entry ends with the connection that requested it, as long as it is a contender: only that connection can
+    /// receive the grant. A server restart therefore removes it. An owner has no such tie.
     Connection,
-    /// The entry ends with a process, as contender and as owner. A timeout of 65,535 seconds means none.
+    /// The entry ends with a process, both as a contender and as an owner. A TTL or TTW of 65,535 seconds means no timeout.
     Process(Binding),
     /// The entry ends when this actor yields it.
     Actor(ActorId),
@@ -271,7 +273,7 @@ impl Tie {
         matches!(self, Self::None)
     }
 
-    /// Returns the process that the entry is bound to, and how.
+    /// Returns the process that the entry is bound to, and how; `None` if it is not bound to a process.
     pub const fn binding(&self) -> Option<Binding> {
         match self {
             Self::Process(binding) => Some(*binding),
@@ -279,7 +281,7 @@ impl Tie {
         }
     }
 
-    /// Returns the actor that ends the entry.
+    /// Returns the actor that ends the entry; `None` for any other tie.
     pub const fn actor(self) -> Option<ActorId> {
         match self {
             Self::Actor(actor) => Some(actor),
@@ -304,7 +306,7 @@ pub enum Outcome {
         /// The position in line; 2 for the first contender.
         place: u32,
     },
-    /// The timeout of an entry is restarted.
+    /// An entry's timeout is restarted and, after an `Acquire`, its terms are updated.
     Renewed {
         /// The slot of the entry.
         slot: Slot,
@@ -438,7 +440,7 @@ pub struct Contended {
     pub waiting: u32,
     /// When the contender that has waited longest was queued, or last renewed.
     pub since: Timestamp,
-    /// When the lock passes on unless it is renewed; `None` if its entry only ends with a process or at an actor's request.
+    /// When the holder times out unless it renews; `None` if its entry only ends with a process or at an actor's request.
     pub deadline: Option<Timestamp>,
 }
 
@@ -462,7 +464,7 @@ pub struct Selection {
 pub enum Watch {
     /// No entry is left. Answered with `Due`.
     Empty,
-    /// The entry owns its lock (answered with its standing), or has ended (answered with `Absent`).
+    /// The entry owns its lock (answered with `Standing`), or no longer exists (answered with `Absent`).
     Granted {
         /// The key.
         key: Name,
@@ -471,7 +473,7 @@ pub enum Watch {
         /// The owner of the entry.
         owner: Name,
     },
-    /// The entry no longer owns its lock with this token. Answered with `Absent`.
+    /// The entry no longer owns its lock with this token, or it is being fenced. Answered with `Absent`.
     Lost {
         /// The key.
         key: Name,
@@ -526,7 +528,7 @@ pub enum Reply {
     Due,
 }
 
-/// The standing of an entry.
+/// The position of an entry in line, and its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Position in line: 1 for the owner, 2 for the first contender.
@@ -555,7 +557,7 @@ pub struct EntryView {
     /// When the entry was granted its lock or queued, or last renewed.
     #[serde(skip)]
     pub since: Timestamp,
-    /// When the entry ends unless it is renewed; `None` if it only ends with a process or at an actor's request.
+    /// When the entry times out unless it is renewed; `None` if it only ends with a process or at an actor's request.
     pub deadline: Option<Timestamp>,
     /// The token; `None` for a contender.
     pub token: Option<Token>,

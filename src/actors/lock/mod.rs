@@ -12,7 +12,7 @@
 //! | `pages.rs` `load.rs` | pages of durable state; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: which client gets a lock, when, and for how long |
 //! | `hold.rs` | locks that other actors hold for their own use |
-//! | `look.rs` `observable.rs` `contended.rs` | queries; the view, gauges and events; the most contended locks |
+//! | `look.rs` `observable.rs` `contended.rs` | listings; the view, gauges and events; the most contended locks |
 //! | `invariants.rs` `model.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
 
 mod contended;
@@ -42,8 +42,10 @@ pub use pages::Page;
 /// The actor that owns every lock.
 ///
 /// A lock is a `(key, index)` with one owner and a line of contenders, ordered by priority and then by the order of
-/// their requests. Ownership ends with a release, or when the TTL expires without a renewal, and passes to the first
-/// contender at that instant. Each grant carries a [`crate::ids::Token`] that is larger than that of any earlier grant.
+/// their requests. Ownership ends with a release, when the TTL expires without a renewal, or when a process or actor to
+/// which it is tied ends it. It then passes to the first contender. An owner whose TTL expires can instead be fenced:
+/// its process tree is killed first, and the lock passes on when that has ended. Each grant carries a
+/// [`crate::ids::Token`] that is larger than that of any earlier grant.
 pub type LockActor = crate::spine::Host<LockMachine>;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A second implementation of the lock rules: a plain list and linear searches. `tests.rs` and the simulation
-//! (`tests/sim/locks.rs`) compare the machine with it. The simulation compiles this file, so it refers to the crate by name.
-//! It follows `docs/protocols/lockserver.md`, and shares no code with `machine.rs` or `state.rs`.
+//! (`tests/sim/locks.rs`) compare the machine with it. The simulation is a separate crate that includes this file, so
+//! imports name `sexton` instead of `crate`. It follows `docs/protocols/lockserver.md`, and shares no code with
+//! `machine.rs` or `state.rs`.
 
 use sexton::actors::binding::{Binding, EndNotice, ToProcesses, Until, Watch};
 use sexton::actors::lock::{
@@ -26,7 +27,7 @@ pub(super) struct Model {
 pub(super) struct Place {
     pub(super) slot: Slot,
     seq: Seq,
-    /// The first request since the lock was last free.
+    /// The sequence number of the first request since the lock was last free.
     first: Seq,
     pub(super) token: Token,
     pub(super) lock: (Name, Name),
@@ -34,7 +35,7 @@ pub(super) struct Place {
     ttl: u16,
     ttw: u16,
     priority: u8,
-    /// What ends the entry besides its timeouts.
+    /// What can end the entry besides a client's request or a timeout.
     pub(super) tie: Tie,
     /// Whether the owner has timed out and its process tree is being killed.
     pub(super) fencing: bool,
@@ -64,7 +65,7 @@ impl Place {
         bound.is_some_and(|bound| gone.until == Until::Tree || bound.until == gone.until)
     }
 
-    /// Returns the messages about the entry that are sent to the `ProcessActor`.
+    /// Returns the messages about the entry that the machine must send to the `ProcessActor`.
     pub(super) fn tells(&self) -> Vec<ToProcesses> {
         let Some(Binding { process, until, .. }) = self.tie.binding() else {
             return Vec::new();
@@ -97,7 +98,8 @@ impl Model {
         }
     }
 
-    /// Starts the server: every timeout restarts, and a drain ends.
+    /// Restarts the server: every timeout restarts, new entries are accepted again, and contenders that are tied to
+    /// connections are removed.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
         self.entries
@@ -198,7 +200,7 @@ impl Model {
             }
             Message::Hold(hold) => self.hold(hold, seq, at),
             Message::Yield(hold) => self.give_up(hold, seq, at),
-            Message::Expire { .. } => unreachable!("`tick` handles time"),
+            Message::Expire { .. } => unreachable!("timeouts are handled by `tick`"),
         }
     }
 
@@ -216,7 +218,7 @@ impl Model {
         self.take(|it| it.lock == lock && it.owner == hold.owner, seq, at)
     }
 
-    /// Adds or renews an actor's entry for a reserved lock. It stays until the actor yields it.
+    /// Adds or renews an actor's entry for a reserved lock. The entry stays until the actor yields it.
     fn hold(&mut self, hold: &Hold, seq: Seq, at: Timestamp) -> Reply {
         let lock = (hold.key.clone(), hold.index.clone());
         if self.standing(&lock, &hold.owner).is_none() {
@@ -231,7 +233,7 @@ impl Model {
         reply
     }
 
-    /// Returns the notification to an actor about its own entry.
+    /// Returns the notification to an actor about its own entry; `None` if there is no such entry or it is a client's.
     pub(super) fn held(&self, lock: &(Name, Name), owner: &Name) -> Option<(ActorId, LockState)> {
         let (place, it) = self.standing(lock, owner)?;
         let held = LockState {
@@ -243,7 +245,8 @@ impl Model {
         Some((it.tie.actor()?, held))
     }
 
-    /// Requests a lock. With `acquire` the request also sets the tie of the entry and replaces its terms.
+    /// Requests a lock. If `acquire` is given, the entry also adopts this tie (unless it is already bound to a process
+    /// and the new tie is not), the TTL, and the TTW if that is longer.
     fn request(
         &mut self,
         (lock, owner): (&(Name, Name), &Name),
@@ -322,7 +325,7 @@ impl Model {
         (seq, at): (Seq, Timestamp),
     ) {
         let taken = |slot: &Slot| self.entries.iter().any(|it| it.slot == *slot);
-        // Entries of actors do not count towards the maximum.
+        // Actors may add entries beyond the maximum.
         let slots = 0..=self.entries_max.saturating_add(64);
         let slot = slots.map(Slot).find(|slot| !taken(slot));
         let holder = self.line(lock).first().map(|it| it.first);
@@ -348,7 +351,7 @@ impl Model {
     fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {
         let (place, it) = self
             .standing(lock, owner)
-            .expect("the entry was just added");
+            .expect("the entry was just added or renewed");
         Reply::Standing(Standing {
             place,
             token: it.token(),
@@ -406,7 +409,7 @@ impl Model {
         }
     }
 
-    /// Makes the first in line the owner.
+    /// Makes the first contender the owner, if the lock has contenders and no owner.
     fn pass_on(&mut self, lock: &(Name, Name), seq: Seq, at: Timestamp) {
         let first = self
             .line(lock)
@@ -434,7 +437,7 @@ impl Model {
         due.min_by_key(|it| (it.deadline, it.slot))
     }
 
-    /// Ends or fences one due entry. Returns false if none is due.
+    /// Ends or fences the first entry that is due. Returns whether an entry was due.
     pub(super) fn tick(&mut self, seq: Seq, at: Timestamp) -> bool {
         let Some(dead) = self.next_due(at).cloned() else {
             return false;
@@ -447,7 +450,7 @@ impl Model {
             }
             return true;
         }
-        // The contenders ahead of the heir that are also dead at that instant.
+        // The contenders ahead of the heir that have timed out by the same instant.
         let with_it: Vec<Slot> = self
             .line(&dead.lock)
             .into_iter()

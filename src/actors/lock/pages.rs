@@ -22,7 +22,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// Decodes the content of a page.
+    /// Decodes the content of a page. Returns a description of the problem if the content is invalid.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             Once::decode(content).map(Self::Head)
@@ -35,7 +35,7 @@ impl Page {
 /// The state that does not belong to any one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all timeouts were last restarted: the most recent start of the server.
+    /// When the server last started, which restarted all timeouts.
     pub epoch: Timestamp,
     /// Whether new entries are refused.
     pub draining: bool,
@@ -51,7 +51,7 @@ impl Single for Head {
 /// An entry as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct Stored<'a> {
-    /// The slot, relative to the page.
+    /// The slot, counted from the first slot of the page.
     place: u8,
     key_len: u8,
     index_len: u8,
@@ -102,7 +102,9 @@ impl Item for Entry {
     fn restore(stored: Stored<'_>, slot: Slot) -> Result<Self, String> {
         let lens = usize::from(stored.key_len) + usize::from(stored.index_len);
         if lens > stored.names.0.len() {
-            return Err(format!("the entry of slot {slot:?} is impossible"));
+            return Err(format!(
+                "the lengths of key and index in slot {slot:?} exceed the stored names"
+            ));
         }
         let standing = (stored.token, stored.first);
         Ok(Self {

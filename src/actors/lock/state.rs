@@ -1,10 +1,10 @@
 //! Lock entries and the indexes over them; adding, removing and promoting an entry.
 //!
-//! Invariants: every entry is in each index (by lock, by owner, by deadline, by key through its lock) or in none; a
-//! lock that has entries has exactly one owner; contenders are ordered by priority, then by sequence number.
-//! A deadline counts from the start of the entry's timeout or from the epoch, whichever is later, so that a server start
-//! restarts every timeout without touching an entry.
-//! This file makes no decisions: `machine.rs` decides which entry moves, and this file carries that out.
+//! Invariants: every entry is in the index by owner name; the entry that owns a lock is also in those by lock and by
+//! key, and a contender is in the line for its lock. A lock that has entries has exactly one owner. Contenders are
+//! ordered by priority, then by sequence number. A timeout runs from the entry's `since` or from the epoch (the last
+//! server start), whichever is later. So a restart of the server restarts every timeout without changing an entry. This
+//! file makes no decisions: `machine.rs` decides which entries change, and this file carries that out.
 
 #![expect(
     clippy::indexing_slicing,
@@ -32,7 +32,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Returns the contender that was queued first, whatever its priority.
+    /// Returns the sequence number and slot of the contender that was queued first, whatever its priority.
     pub(super) fn oldest(&self) -> Option<(Seq, Slot)> {
         let firsts = self.ranks.values().filter_map(VecDeque::front);
         firsts.min().copied()
@@ -45,8 +45,8 @@ pub(super) struct State {
     pub(super) entries: Kept<Entry>,
     /// The owner's entry, by key and index.
     pub(super) locks: Table,
-    /// By key, the owner's entry of the lock that was requested first. Only contains keys that have a lock with an index.
-    /// Most keys do not: they have just one lock with an empty index, which `locks` finds.
+    /// By key, the owner's entry of the lock that was requested first. Only contains keys that have a lock with an
+    /// index. Most keys have only one lock, with an empty index, and `locks` finds that.
     pub(super) keys: Table,
     /// The oldest entry of each owner, by owner name.
     pub(super) owners: Table,
@@ -54,7 +54,7 @@ pub(super) struct State {
     pub(super) lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
     /// Entries bound to a process, by process.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,
-    /// Entries that belong to other actors.
+    /// Entries that other actors requested, see [`Tie::Actor`].
     pub(super) of_actors: BTreeSet<Slot>,
     pub(super) contenders: u32,
     pub(super) head: Once<Head>,
@@ -62,14 +62,14 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Returns the slot of a lock's owner.
+    /// Returns the slot of the entry that owns a lock; `None` if the lock is free.
     pub(super) fn holder(&self, key: &[u8], index: &[u8]) -> Option<Slot> {
         self.locks.find(&(key, index), |slot| {
             self.entries[slot].lock() == (key, index)
         })
     }
 
-    /// Returns the slot of this owner's entry for a lock, owned or contending.
+    /// Returns the slot of this owner's entry for a lock, whether it owns the lock or waits for it; `None` if there is none.
     pub(super) fn find(&self, key: &[u8], index: &[u8], owner: &[u8]) -> Option<Slot> {
         let holder = self.holder(key, index)?;
         if self.entries[holder].owner() == owner {
@@ -103,7 +103,7 @@ impl State {
         let equals = line
             .ranks
             .get(&entry.priority)
-            .expect("a contender is in its rank");
+            .expect("a contender is in the rank of its priority");
         let among = equals.partition_point(|(seq, _)| *seq < entry.seq);
         u32::try_from(before + among + 2).unwrap_or(u32::MAX)
     }
@@ -161,7 +161,8 @@ impl State {
         self.ring(head, |entry| entry.of_key)
     }
 
-    /// Returns every entry of this owner under this key, oldest first. The cost is linear in the shorter of the two lists.
+    /// Returns every entry of this owner under this key, oldest first. The cost is linear in the number of the owner's
+    /// entries or of the key's locks, whichever is smaller.
     pub(super) fn of_owner_and_key(&self, owner: &[u8], key: &[u8]) -> Vec<Slot> {
         let (mut by_owner, mut by_key) = (self.of_owner(owner), self.of_key(key));
         let owner_has_fewer = loop {
@@ -200,7 +201,7 @@ impl State {
         entry.token() == token && !entry.is_fencing()
     }
 
-    /// Returns when an entry times out; `None` if it does not.
+    /// Returns when an entry times out; `None` if it has no timeout.
     pub(super) fn deadline_of(&self, entry: &Entry) -> Option<Timestamp> {
         entry.ends(self.head.epoch)
     }
@@ -219,7 +220,7 @@ impl State {
         }
     }
 
-    /// Refuses new entries from now on.
+    /// Records that new entries are refused.
     pub(super) fn drain(&mut self, seq: Seq) {
         let change = self.pages.by(seq);
         self.head.change(change, |head| head.draining = true);
@@ -277,8 +278,9 @@ impl State {
         self.entries.change(change, slot, |it| it.since = entry.at);
     }
 
-    /// Restarts an entry's timeout with the new TTL, and with the new TTW if that is longer. A position in line that is
-    /// not tied to a connection does not become tied to one.
+    /// Restarts an entry's timeout with the new TTL, and with the new TTW if that is longer. A new tie to a process
+    /// replaces any other; a tie to a process or an actor is never removed; and an entry that is not tied to a
+    /// connection does not become tied to one.
     pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, terms: Terms) {
         self.leave_process(slot);
         let change = self.pages.by(entry.seq);
@@ -296,7 +298,7 @@ impl State {
         self.join_process(slot);
     }
 
-    /// Records that an owner has timed out and its process tree is to be killed.
+    /// Records that an owner has timed out and its process tree is being killed.
     pub(super) fn fence(&mut self, slot: Slot, entry: Stamp) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, Entry::fence);
@@ -332,7 +334,7 @@ impl State {
         self.entries.remove(self.pages.by(entry.seq), slot);
     }
 
-    /// Makes a contender the owner of its lock.
+    /// Makes the contender `heir` the owner of the lock that `old` owned, in all indexes. The entry `old` is not removed.
     fn promote(&mut self, old: Slot, heir: Slot, entry: Stamp) {
         assert!(
             self.entries[heir].lock() == self.entries[old].lock(),
@@ -345,7 +347,7 @@ impl State {
         let (entries, locks) = (&self.entries, &mut self.locks);
         assert!(
             locks.replace(&entries[old].lock(), old, heir),
-            "a lock is found by its owner"
+            "the index of locks refers to the owner's entry"
         );
         self.replace_in_key(old, heir);
         if let Some(line) = self.lines.remove(&old) {
@@ -353,8 +355,8 @@ impl State {
         }
     }
 
-    /// Handles a server start: every timeout restarts, a drain ends, and positions in line that were tied to connections
-    /// are removed.
+    /// Handles a server start: every timeout restarts, new entries are accepted again, and contenders that are tied to
+    /// connections are removed.
     pub(super) fn start(&mut self, entry: Stamp) {
         if self.contenders > 0 {
             let entries = self.entries.iter();
@@ -387,7 +389,7 @@ impl State {
         let (entries, locks) = (&self.entries, &mut self.locks);
         assert!(
             locks.remove(&entries[slot].lock(), slot),
-            "a lock is found by its owner"
+            "the index of locks refers to the owner's entry"
         );
     }
 
@@ -415,7 +417,7 @@ impl State {
         let rank = line
             .ranks
             .get_mut(&entry.priority)
-            .expect("a contender is in its rank");
+            .expect("a contender is in the rank of its priority");
         let at = rank.partition_point(|(seq, _)| *seq < entry.seq);
         let left = rank.remove(at);
         assert!(
@@ -427,7 +429,7 @@ impl State {
         }
         assert!(
             line.by_owner.remove(&entry.owner(), slot),
-            "a contender is found by its owner name"
+            "the line finds each contender by its owner name"
         );
         line.len -= 1;
         if line.len == 0 {
@@ -473,9 +475,9 @@ impl State {
         match next {
             None => assert!(
                 self.owners.remove(&owner, slot),
-                "an owner is found by its oldest entry"
+                "the index of owners refers to the oldest entry of each"
             ),
-            // The head is only replaced if this entry was the oldest.
+            // This does nothing unless the entry was the oldest, to which the index refers.
             Some(next) => {
                 self.owners.replace(&owner, slot, next);
             }
@@ -513,10 +515,10 @@ impl State {
         match next {
             None => assert!(
                 entries[slot].index().is_empty() || self.keys.remove(&key, slot),
-                "a key that has a lock with an index is found by its first lock"
+                "the index of keys refers to the first lock of each"
             ),
             Some(next) => {
-                // The head is only replaced if this lock was the first.
+                // This does nothing unless the lock was the first, to which the index refers.
                 self.keys.replace(&key, slot, next);
                 let left = &entries[next];
                 if left.of_key.next == next && left.index().is_empty() {
@@ -544,7 +546,7 @@ impl State {
         keys.replace(&entries[old].key(), old, new);
     }
 
-    /// Appends an entry to a ring.
+    /// Appends an entry to the ring that begins at `head`.
     pub(super) fn link(&mut self, head: Slot, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) {
         let entries = self.entries.volatile();
         let last = ring(&mut entries[head]).previous;

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 /// The id of an actor that requests locks.
 const HOLDER: ActorId = ActorId(201);
-/// The maximum number of entries; so small that it is reached.
+/// The maximum number of entries: small enough for the tests to reach it.
 const ENTRIES_MAX: u32 = 8;
 
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ enum Step {
     Watch,
     /// Begin a checkpoint, or continue one.
     Checkpoint,
-    /// Build a new machine from the newest snapshot and the log after it.
+    /// Build a new machine from the latest snapshot and the log entries after it.
     Reload,
 }
 
@@ -89,13 +89,13 @@ impl Pair {
         }
     }
 
-    /// Decides twice, commits and logs a message, like the host.
+    /// Decides, commits and logs a message, like the host, and checks that a second decision is the same.
     fn apply(&mut self, message: Message) -> Reply {
         let outcome = self.machine.decide(&self.moment(), &message);
         assert_eq!(
             outcome,
             self.machine.decide(&self.moment(), &message),
-            "deciding changes nothing"
+            "a decision does not change the state"
         );
         if self.machine.keeping(&message, &outcome) == Keeping::Nothing {
             return self.machine.reply(Seq(0), &message, &outcome);
@@ -113,7 +113,8 @@ impl Pair {
         reply
     }
 
-    /// Checks the effects: requests that wait until no entry is left are answered, and the messages sent match those of the model.
+    /// Checks that the effects answer only requests that wait until no entry is left, with `Due`, and that the messages
+    /// sent match those of the model.
     fn note_wakes(&mut self, effects: &mut Effects<LockMachine>) {
         let (mut told, mut held): (Vec<ToProcesses>, Vec<_>) = (Vec::new(), Vec::new());
         for effect in effects.take() {
@@ -123,17 +124,18 @@ impl Pair {
                     self.woken += 1;
                 }
                 Effect::Tell(to, message) if to == HOLDER => {
-                    let ToHolder::Held(it) =
-                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
+                    let ToHolder::Held(it) = rmp_serde::from_slice(&message)
+                        .expect("the message decodes as the receiver's type");
                     held.push((to, it));
                 }
                 Effect::Tell(to, message) => {
                     assert_eq!(to, ActorId::PROCESS);
                     told.push(
-                        rmp_serde::from_slice(&message).expect("the bytes are such a message"),
+                        rmp_serde::from_slice(&message)
+                            .expect("the message decodes as the receiver's type"),
                     );
                 }
-                Effect::Act(_) => unreachable!("nothing is done in the world"),
+                Effect::Act(_) => unreachable!("the lock machine requests no actions"),
             }
         }
         assert_eq!(told, std::mem::take(&mut self.model.tells));
@@ -167,7 +169,11 @@ impl Pair {
             };
             let next = Seq(self.seq.0 + 1);
             let expected = self.model.next_due(self.now).map(|it| u64::from(it.slot.0));
-            assert_eq!(Some(item), expected, "due in order of deadline, then slot");
+            assert_eq!(
+                Some(item),
+                expected,
+                "entries become due in order of deadline, then slot"
+            );
             self.model.tick(next, self.now);
             let reply = self.apply(self.machine.tick(item));
             assert!(
@@ -385,7 +391,7 @@ impl Pair {
         }
         assert!(
             effects.is_empty(),
-            "requests only wait while entries are left"
+            "no request is answered while entries are left"
         );
         self.machine = machine;
         self.resume();
@@ -414,7 +420,7 @@ fn shown(machine: &LockMachine) -> String {
 }
 
 impl Logged {
-    /// Repeats this record on a machine if it comes after `after`.
+    /// Applies this record to a machine if its sequence number is greater than `after`.
     fn repeat(&self, machine: &mut LockMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -432,7 +438,8 @@ impl Logged {
 }
 
 fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
-    prop::sample::select(names).prop_map(|name| Name::try_from(name).expect("short"))
+    prop::sample::select(names)
+        .prop_map(|name| Name::try_from(name).expect("names in tests are short"))
 }
 
 /// Generates a timeout from a few values, so that deadlines coincide.
@@ -469,7 +476,7 @@ fn hold() -> impl Strategy<Value = Hold> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    // Names that are ambiguous when concatenated, and a reserved one.
+    // Keys that would be ambiguous if key and index were simply concatenated, and a reserved key.
     let key = || {
         name(&[
             "",
@@ -552,7 +559,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     for _ in 0..300 {
         let steps = steps()
             .new_tree(&mut runner)
-            .expect("steps can be drawn")
+            .expect("the strategy generates steps")
             .current();
         let mut pair = Pair::new(true);
         for step in steps {

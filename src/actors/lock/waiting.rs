@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     until_empty: BTreeSet<Ticket>,
-    /// Requests that wait until the entry in a slot owns its lock or ends. There is usually one per slot, since each contender
-    /// has its own slot, so many waiters for one lock stay cheap.
+    /// Requests that wait until the entry in a slot is granted its lock, loses it or ends. Each contender has its own
+    /// slot, so a slot usually has only one such request, even if many clients wait for the same lock.
     on_slot: BTreeMap<Slot, Vec<Ticket>>,
     slot_of: BTreeMap<Ticket, Slot>,
 }
@@ -20,14 +20,14 @@ impl Waiting {
         self.until_empty.insert(ticket);
     }
 
-    /// Adds a request that waits until an entry owns its lock or ends.
+    /// Adds a request that waits until an entry is granted its lock, loses it or ends.
     pub(super) fn on_slot(&mut self, ticket: Ticket, slot: Slot) {
         if self.slot_of.insert(ticket, slot).is_none() {
             self.on_slot.entry(slot).or_default().push(ticket);
         }
     }
 
-    /// Removes a request.
+    /// Removes a request, if it still waits.
     pub(super) fn forget(&mut self, ticket: Ticket) {
         self.until_empty.remove(&ticket);
         let Some(slot) = self.slot_of.remove(&ticket) else {
@@ -46,7 +46,7 @@ impl Waiting {
         !self.on_slot.is_empty()
     }
 
-    /// Removes the requests that wait for this entry and returns them, oldest first.
+    /// Removes the requests that wait for this entry and returns them in the order in which they were added.
     pub(super) fn take_on_slot(&mut self, slot: Slot) -> Vec<Ticket> {
         let tickets = self.on_slot.remove(&slot).unwrap_or_default();
         for ticket in &tickets {

@@ -6,14 +6,14 @@ use crate::ids::Slot;
 use crate::spine::machine::Effects;
 
 impl LockMachine {
-    /// Answers the requests that wait for this entry: it does not own its lock.
+    /// Answers the requests that wait for this entry with `Absent`: it has ended, or it is being fenced.
     pub(super) fn wake_lost(&mut self, slot: Slot, effects: &mut Effects<Self>) {
         for ticket in self.waiting.take_on_slot(slot) {
             effects.wake(ticket, Reply::Absent);
         }
     }
 
-    /// Answers the requests that wait for entries that ended or inherited a lock.
+    /// Answers the requests that wait for entries that ended or inherited a lock and, if no entry is left, those that wait for that.
     pub(super) fn wake(&mut self, gone: &[Removal], effects: &mut Effects<Self>) {
         if self.waiting.is_anybody_on_slots() {
             for Removal { slot, heir } in gone {

@@ -17,7 +17,7 @@ struct PlannedJob<'a> {
     put: &'a Put,
     rules: &'a TypeRules,
     key: Option<DedupKey>,
-    /// The id of the existing job that it duplicates, or of the job that was added under its remembered key.
+    /// The id of the existing job that it duplicates, or of the job that was added under its remembered key; otherwise `None`.
     twin: Option<u64>,
     /// The index of the last job of the batch with the same key; its own index if it is that job or has no key.
     last: usize,
@@ -53,7 +53,7 @@ impl QueueMachine {
         }
     }
 
-    /// Decides the outcome of a batch: all of its jobs are added, or none.
+    /// Decides the outcome of a batch: all of its jobs that are not duplicates are added, or the batch is refused.
     pub(super) fn decide_batch(&self, moment: &Moment, puts: &[Put]) -> Outcome {
         let rules = |put: &Put| self.state.rules.of(&put.queue);
         let refused = |put: &Put| self.admits(moment, put, rules(put)).err();
@@ -86,7 +86,8 @@ impl QueueMachine {
             .collect();
         let placed = (0..).zip(&wishes).map(|(place, wish)| {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
-            let id = id.expect("the last duplicate exists already, or is added by this batch");
+            let id =
+                id.expect("a job is added by this batch, or it duplicates a job that has an id");
             if counts(place, wish) {
                 Placed::New(new_job(
                     moment.now.date(),
@@ -122,7 +123,7 @@ impl QueueMachine {
         (0..).zip(puts.iter().zip(&keys)).map(wish).collect()
     }
 
-    /// Checks that this job may be added, apart from limits on totals.
+    /// Checks that this job may be added, or returns the reason for the refusal. Limits on totals are checked elsewhere.
     fn admits(&self, moment: &Moment, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
         if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
             return Err(Refused::TooBig);
@@ -152,7 +153,7 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Checks that there is room for these queues among the durable ones. Each queue must be named only once.
+    /// Checks that the limit on queues allows all of these queues to have jobs or be paused. No queue may be passed twice.
     pub(super) fn numbers_for<'a>(
         &self,
         queues: impl IntoIterator<Item = &'a QueueName>,
@@ -181,7 +182,7 @@ impl QueueMachine {
         }
     }
 
-    /// Checks that there is room for root jobs with these keys. Each key must be named only once.
+    /// Checks that there is room for root jobs with these keys. No key may be passed twice.
     fn slots_for(&self, keys: impl IntoIterator<Item = DedupKey>) -> Result<(), Refused> {
         let roots = &self.state.roots;
         let is_new = |key: &DedupKey| roots.newest(*key).is_none();
@@ -203,8 +204,8 @@ impl QueueMachine {
     }
 }
 
-/// Returns the deduplication key of a job: its own, or that of its canonical body if its type
-/// deduplicates or the job must be unique; otherwise `None`.
+/// Returns the deduplication key of a job: the given one or, if its type deduplicates or the job must be unique for a
+/// time, that of its canonical body. Otherwise returns `None`.
 fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
     let form = || canonical(put.body.as_bytes(), &rules.dedup_ignore);
     let by_body = || (rules.dedup || put.unique_for_ms > 0).then(|| DedupKey::of(&form()));

@@ -1,5 +1,6 @@
-//! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim times out, the tree may have to be
-//! killed before another client can claim the job. Until then the claim is `fencing` and no longer valid.
+//! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim times out and its
+//! binding has `fence` set, the process tree is killed before another client can claim the job. Until the tree is gone,
+//! the claim is `fencing`: it still exists, but its token is refused.
 
 use crate::actors::binding::{self, Binding, EndNotice, Exit, PROCESSES, ToProcesses};
 use crate::actors::queue::job::{Bound, Job};
@@ -12,7 +13,7 @@ use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::collections::BTreeSet;
 
 impl QueueMachine {
-    /// Decides the outcome when a process is gone: the claims bound to it end.
+    /// Decides the outcome when a process or its tree is gone: the claims that are bound to it end.
     pub(super) fn decide_gone(&self, gone: EndNotice) -> Outcome {
         let ends = |slot: &Slot| {
             let bound = self.state.job(*slot).and_then(|job| job.story().binding());
@@ -23,7 +24,8 @@ impl QueueMachine {
         self.given_back(ended(), Some(why(gone, is_late)))
     }
 
-    /// Returns the outcome that ends these claims, whose workers or processes are gone. A job on its last try is abandoned.
+    /// Returns the outcome that ends these claims, whose workers or processes are gone: their jobs are given back or,
+    /// after their last try, abandoned. `Absent` if there are no claims.
     pub(super) fn given_back(
         &self,
         claims: impl Iterator<Item = Slot>,
@@ -42,7 +44,7 @@ impl QueueMachine {
         }
     }
 
-    /// Ends a claim whose worker or process is gone, and stores the reason as the error of the job.
+    /// Ends a claim whose worker or process is gone. If a reason is given, stores it as the error of the job.
     pub(super) fn commit_departure(&mut self, slot: Slot, stamp: Stamp, error: Option<&ErrorText>) {
         if let Some(error) = error {
             self.state.change(slot, stamp.seq, |job| {
@@ -89,7 +91,8 @@ impl QueueMachine {
         }
     }
 
-    /// Returns whether another claim has the same binding, so that its watch covers this one as well.
+    /// Returns whether another claim is bound to the same process in the same way, so that its watch covers this claim
+    /// as well. False for a fencing claim, which also requires a kill.
     fn is_watched(&self, slot: Slot) -> bool {
         let Some(bound) = self.bound_of(slot).filter(|bound| !bound.fencing) else {
             return false;
@@ -104,7 +107,7 @@ impl QueueMachine {
         self.state.job(slot)?.story().bound.as_deref()
     }
 
-    /// Restates the watches and kills that the current claims require, each once.
+    /// Sends the `ProcessActor` all watch and kill requests that the current claims require, each once.
     pub(super) fn state_bindings(&self, effects: &mut Effects<Self>) {
         let slots = self.state.bound.iter().map(|(_, slot)| *slot);
         let jobs = slots.filter_map(|slot| self.state.job(slot));
@@ -157,7 +160,7 @@ fn obligations(bound: &Bound) -> impl Iterator<Item = ToProcesses> + use<> {
     std::iter::once(watch).chain(fence)
 }
 
-/// Returns the process that a message binds a claim to.
+/// Returns the process that a `Bind` message binds a claim to; `None` for other messages.
 pub(super) const fn bound_by(message: &Message) -> Option<Binding> {
     if let Message::Bind { to, .. } = message {
         Some(*to)
@@ -171,20 +174,23 @@ mod tests {
     use super::Outcome;
     use crate::ids::Slot;
 
-    /// Older logs do not contain the reason, so a replay gives none.
+    /// Older logs do not contain the reason; reading them must give `None`.
     #[test]
     fn a_departure_of_an_older_log_has_no_reason() {
         let old = (vec![Slot(3)], Vec::<Slot>::new());
         let old = rmp_serde::to_vec(&std::collections::BTreeMap::from([("departed", old)]));
-        let old = old.expect("it is encoded");
+        let old = old.expect("an outcome encodes");
         let known = Outcome::Departed {
             back: vec![Slot(3)],
             abandoned: Vec::new(),
             error: None,
         };
-        let read: Outcome = crate::decode::from_slice(&old).expect("it is read");
+        let read: Outcome = crate::decode::from_slice(&old).expect("the old form decodes");
         assert_eq!(read, known);
-        let written = rmp_serde::to_vec(&known).expect("it is encoded");
-        assert_eq!(written, old, "a worker that departs is written as before");
+        let written = rmp_serde::to_vec(&known).expect("an outcome encodes");
+        assert_eq!(
+            written, old,
+            "a departure without a reason is encoded as in older versions"
+        );
     }
 }

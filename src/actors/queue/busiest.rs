@@ -9,8 +9,9 @@ use crate::ids::Slot;
 use std::cmp::Reverse;
 
 impl QueueMachine {
-    /// Returns the busiest queues, busiest first, among the next [`LOOKED_AT_MAX`] slots from `from` on. Queues are
-    /// ranked by their number of jobs, then by the number of waiting clients, then by the number of jobs ever added.
+    /// Returns the `most` busiest queues, busiest first, of those in the [`LOOKED_AT_MAX`] slots from `from` on, and
+    /// the slot at which to continue. Queues are ranked by their number of jobs, then by the number of waiting
+    /// requests, then by the number of jobs added.
     pub(super) fn busiest(&self, (from, most): (Slot, u32), offset: Offset) -> Reply {
         let queues = &self.state.queues;
         let end = from.0.saturating_add(LOOKED_AT_MAX).min(queues.extent());

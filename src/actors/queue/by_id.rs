@@ -1,12 +1,13 @@
 //! An index from job ids to slots.
 //!
-//! Ids are assigned in sequence, so jobs that are added and removed together have neighbouring ids. They are stored in
-//! ranges the size of a cache line, so that work at both ends of a long queue touches little memory.
+//! Ids are assigned in sequence, so jobs that are added or removed at about the same time have neighbouring ids. The
+//! slots of a range of ids are stored together, in the size of a cache line, so work at both ends of a long queue
+//! touches little memory.
 
 use crate::ids::Slot;
 use std::collections::BTreeMap;
 
-/// The number of ids in a range.
+/// The number of ids in a range: their slots fill a cache line of 64 bytes.
 const RANGE: usize = 16;
 
 /// Slots by job id.

@@ -1,13 +1,15 @@
 //! A canonical form of job bodies: JSON without whitespace, with its members sorted by name.
 //!
-//! Numbers and strings stay as they are written, so two bodies with the same form mean the same to every parser. The reverse is not
-//! guaranteed: bodies that mean the same may have different forms. JSON is not validated: a body that cannot be parsed is its own form.
+//! Numbers and strings stay as they are written, so bodies with the same form have the same content, apart from ignored
+//! members and, where a name is repeated, all but its last member. The reverse is not guaranteed: bodies with the same
+//! meaning may have different forms. JSON is not validated: a body that cannot be parsed is its own form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The maximum length in bytes, and the maximum nesting, of a body that is canonicalised. Other requests wait in the meantime.
+/// The maximum length of a body that is canonicalised, in bytes. Other requests wait while a body is canonicalised.
 const BYTES_MAX: usize = 64 << 10;
+/// The maximum nesting of a body that is canonicalised. It bounds the recursion.
 const DEPTH_MAX: u32 = 32;
 
 /// Members that `MediaWiki` ignores when it compares jobs.
@@ -19,7 +21,7 @@ const IGNORED: [&str; 4] = [
 ];
 
 /// Returns the canonical form of a body that is a JSON object or array, without its ignored top-level members. Any
-/// other body is returned unchanged.
+/// other body, and one that exceeds the limits above, is returned unchanged.
 pub(super) fn canonical<'b>(body: &'b [u8], ignored: &[String]) -> Cow<'b, [u8]> {
     let mut reader = Reader {
         rest: body,
@@ -94,7 +96,7 @@ impl<'b> Reader<'b, '_> {
         Some([b"[", &items.join(&b',')[..], b"]"].concat())
     }
 
-    /// Returns the next string as it is written, with its quotes.
+    /// Returns the next string as it is written, with its quotes; `None` if something else comes next.
     fn string(&mut self) -> Option<&'b [u8]> {
         if !self.is_next(b'"') {
             return None;

@@ -1,5 +1,5 @@
 //! The claimed jobs of a queue, unordered, so that all jobs of a queue can be found without visiting the jobs of other
-//! queues. The list uses the same link fields as the ready jobs in `ready.rs`.
+//! queues. The list uses the same link fields of a job as `ready.rs`, since a job is never both ready and claimed.
 
 use crate::actors::queue::job::Job;
 use crate::ids::Slot;

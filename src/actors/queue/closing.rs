@@ -1,6 +1,7 @@
 //! Queues that are temporarily closed because a job was claimed from them, ordered by when they open.
 //!
-//! A queue opens without a journal entry, so a page may still list queues that are open. Readers must check the stored times.
+//! A queue opens without a journal entry, so a snapshot may still list queues that have opened since. When it is
+//! loaded, they are closed again until `open` is called with the current time.
 
 use crate::actors::queue::pages::{CLOSED, Closed, encode_closed};
 use crate::actors::queue::state::State;
@@ -9,7 +10,8 @@ use crate::ids::Slot;
 use crate::spine::machine::Stamp;
 
 impl State {
-    /// Closes the queue of a job that was just claimed, if its type is throttled. Claiming a duplicate does not close the queue.
+    /// Closes the queue of a job that was just claimed, if its type is throttled. A job that a newer root job has made
+    /// obsolete does not close its queue, since it is not worked on.
     pub(super) fn close(&mut self, job: Slot, Stamp { seq, at }: Stamp) {
         let Some(job) = self.jobs.get(job) else {
             return;
@@ -22,7 +24,7 @@ impl State {
         let (closings, queues) = (&self.closings, &self.queues);
         let page = |content: &mut Vec<u8>| encode_closed(closings, queues, content);
         self.pages.touch(CLOSED, seq, page);
-        // In a replay, the queue may still be listed as closed.
+        // In a replay, the queue may still be listed with its previous opening time.
         let before = self.queue(slot).throttle.opens();
         self.closings.remove(&(before, slot));
         self.attend(slot, |queue| queue.throttle.close(at, items));

@@ -1,4 +1,4 @@
-//! Applies an outcome. Nothing is decided here, and nothing depends on the rules.
+//! Applies an outcome. Nothing is decided here, and no state in the digest depends on the rules.
 
 use crate::actors::queue::bound::bound_by;
 use crate::actors::queue::job::Bound;
@@ -95,7 +95,7 @@ impl QueueMachine {
         effects: &mut Effects<Self>,
     ) {
         let Outcome::Claimed { slot, turn, .. } = *outcome else {
-            unreachable!("only a claim is committed as one")
+            unreachable!("the outcome is a claim")
         };
         let (by, pop) = if let Message::Pop(pop) = message {
             (pop.by, Some(pop))
@@ -138,7 +138,7 @@ impl QueueMachine {
 
     fn commit_claim(&mut self, slot: Slot, stamp: Stamp, by: Claimant, outcome: &Outcome) {
         let Outcome::Claimed { until, prune, .. } = *outcome else {
-            unreachable!("only a claim is committed as one")
+            unreachable!("the outcome is a claim")
         };
         self.state.change(slot, stamp.seq, |job| {
             let tries = job.tries();
@@ -182,7 +182,7 @@ impl QueueMachine {
         });
     }
 
-    /// Abandons a job after its last try, however that try ended.
+    /// Abandons a job after its last try, which failed, timed out or was released.
     fn commit_last(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
         if let Message::Release { priority, .. } = message {
             self.state.change(slot, stamp.seq, |job| {
@@ -303,7 +303,7 @@ impl QueueMachine {
         });
     }
 
-    /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the old one, even if it is `None`.
+    /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the previous one, even if it is `None`.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
         let error = error_of(message).expect("the message is a `Fail` or a `Defer`");
         self.state.change(slot, stamp.seq, |job| {

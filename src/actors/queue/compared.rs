@@ -13,7 +13,7 @@ impl Pair {
         assert_eq!(
             told,
             std::mem::take(&mut self.model.told),
-            "messages to the `ProcessActor` differ"
+            "the machine sends the `ProcessActor` the same messages as the model"
         );
         self.machine.assert_whole();
         assert_eq!(
@@ -31,7 +31,7 @@ impl Pair {
         }
         let queues = self.model.queues();
         let Reply::Queues { mut names, .. } = ask(Query::Queues { from: Slot(0) }) else {
-            panic!("a query for names was not answered with names");
+            panic!("`Query::Queues` is answered with `Reply::Queues`");
         };
         names.sort();
         assert_eq!(names, queues);
@@ -50,10 +50,10 @@ impl Pair {
         assert_eq!(
             (clock, line),
             (self.model.turns.clock, right),
-            "tenants are not in the same order"
+            "tenants are in the same order as in the model"
         );
         let Reply::Totals(totals) = ask(Query::Totals) else {
-            panic!("a query for totals was not answered with totals");
+            panic!("`Query::Totals` is answered with `Reply::Totals`");
         };
         assert_eq!(totals.jobs, self.model.counts(None));
         assert_eq!(totals.bytes, self.model.bytes());
@@ -72,7 +72,7 @@ impl Pair {
             let said = self.machine.deadline(self.model.offset);
             assert!(
                 said.is_some_and(|said| said <= first),
-                "an item is due before the reported deadline"
+                "no item is due before the reported deadline"
             );
         }
     }

@@ -1,6 +1,7 @@
 //! Decides what a message does, without doing it: which job is claimed by which client, and what happens to it.
 //!
-//! Decisions depend only on durable state and rules, never on waiting or connected clients: a replay decides again and compares.
+//! Decisions depend only on durable state and rules, never on waiting or connected clients, so that a replay can make
+//! each decision again and compare it with the log.
 
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::machine::QueueMachine;
@@ -27,7 +28,7 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
-            // The listener notifies waiting clients of the drain. A tick for one of them must still have an outcome.
+            // Claims with a ticket are ticks for waiting requests, and are not refused: the listener notifies those clients of the drain.
             Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
                 if moment.draining == Draining::All =>
             {
@@ -198,7 +199,7 @@ impl QueueMachine {
         self.state.rules.of(&self.state.queue_of(job).name)
     }
 
-    /// Returns the job if `by` is a right to its current claim, and otherwise the outcome that refuses the request.
+    /// Returns the slot and the job if `by` is a right to its current claim, and otherwise the outcome that refuses the request.
     fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.state.find(id).ok_or(Outcome::Absent)?;
         let story = job.story();
@@ -216,7 +217,7 @@ impl QueueMachine {
         }
     }
 
-    /// Like `claimed`, but a cancelled job is refused, so that its worker stops.
+    /// Like `claimed`, but refuses a cancelled job, because its worker must stop.
     fn worked_on(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.claimed(id, by)?;
         if job.story().is_cancelled() {
@@ -278,7 +279,7 @@ impl QueueMachine {
                 let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
-                    // A job claimed without a time limit is retried as if the claim had had the default time limit.
+                    // A claim without a time limit has no end, so the job is retried after the default time limit.
                     None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
                     None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };
@@ -288,7 +289,8 @@ impl QueueMachine {
         }
     }
 
-    /// Decides the outcome of a deferral. Unless the message gives the delay, it grows each time the job is given back.
+    /// Decides the outcome of a deferral. Unless the message gives the delay, the delay grows with each release and
+    /// deferral of the job. A job that is too old or cancelled fails instead.
     fn decide_defer(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         let (slot, job) = match self.claimed(id, by) {
             Ok(claimed) => claimed,
@@ -321,7 +323,8 @@ impl QueueMachine {
         }
     }
 
-    /// Decides the outcome of a pause. Any queue may be paused, whether or not it exists, since its existence is not durable state.
+    /// Decides the outcome of a pause. A queue may be paused even if it does not exist: whether it exists depends on
+    /// connected clients, and decisions must not.
     fn decide_pause(&self, date: Date, queue: &QueueName, ms: u64) -> Outcome {
         if ms > 0 && self.numbers_for([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
@@ -355,7 +358,7 @@ impl QueueMachine {
         match job.phase {
             Phase::Claimed if is_fenced => Outcome::Fenced { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
-            // In older logs, even a job that failed on its last try waits for a retry.
+            // `Retrying` with a last try occurs only in older logs, in which a job that failed on its last try still waited for a retry.
             Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },
             Phase::Delayed | Phase::Retrying => Outcome::Ready { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
@@ -366,29 +369,29 @@ impl QueueMachine {
     }
 }
 
-/// Returns a random number that is unpredictable, but the same in a replay.
+/// Returns a random number for this moment: unpredictable, but the same in a replay.
 fn chance(moment: &Moment) -> u64 {
     let drawn = moment.draw(0);
     let [low, high] = [0, 64].map(|by| (drawn >> by) & u128::from(u64::MAX));
     u64::try_from(low ^ high).unwrap_or_default()
 }
 
-/// Returns when a claim made at `at` ends if it has no time limit of its own.
+/// Returns when a claim made at `at` ends if the claim itself specifies no time limit.
 fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     match (job.ttr_ms, rules.claim_ttl_ms) {
         (0, 0) => at.plus_ms(rules.prune_ms).plus_ms(1),
-        // Due at the first instant after the limit, as in MediaWiki.
+        // The claim ends in the first millisecond after the limit, as in MediaWiki.
         (0, ttl) => at.plus_ms(ttl).plus_ms(1),
         (ttr, _) => at.plus_ms(ttr),
     }
 }
 
-/// Returns when a job that was last claimed on `date` is pruned.
+/// Returns the date on which a job is removed if it is abandoned, `date` being that of its last claim or its cancellation.
 fn pruned(date: Date, rules: &TypeRules) -> Date {
     date.plus_ms(rules.prune_ms).plus_ms(1)
 }
 
-/// Returns the delay before the retry that follows `tries` tries, in milliseconds.
+/// Returns the delay before the retry that follows `tries` tries, in milliseconds. The random number `chance` determines the jitter.
 fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     let factor = u64::from(rule.factor).saturating_pow(tries.saturating_sub(1));
     let ms = rule.first_ms.saturating_mul(factor).min(rule.max_ms);
@@ -405,7 +408,7 @@ fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     }
 }
 
-/// Picks an offer at random, with a probability proportional to its weight; `None` if all weights are 0.
+/// Returns the offer that the random number `chance` selects, with a probability proportional to its weight; `None` if all weights are 0.
 fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     let all: u64 = offers.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let mut rest = chance.checked_rem(all)?;
@@ -418,7 +421,7 @@ fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     None
 }
 
-/// Returns `date` plus `ms` milliseconds. If `ms` is 0, returns zero, which means immediately.
+/// Returns `date` plus `ms` milliseconds, or zero if `ms` is 0. As the time at which a job becomes ready, zero means immediately.
 pub(super) fn after(date: Date, ms: u64) -> Date {
     if ms == 0 { Date(0) } else { date.plus_ms(ms) }
 }

@@ -1,6 +1,7 @@
 //! The events that a journal entry causes, for subscribers: jobs that were added or claimed, and what happened to them.
 //!
-//! They are published before the commit, while jobs are still in their previous state. A touch is no event: it changes only a deadline.
+//! They are published before the commit, while jobs are still in their previous state. A touch causes no event, because
+//! it changes only a deadline.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
@@ -89,13 +90,13 @@ impl QueueMachine {
         }
     }
 
-    /// Passes the events for claims that ended because their worker or process is gone to `tell`.
+    /// Passes to `tell` the events for claims that end because their worker or process is gone.
     fn tell_departed(&self, (message, outcome): (&Message, &Outcome), tell: Tell<'_>) {
         let Outcome::Departed {
             back, abandoned, ..
         } = outcome
         else {
-            unreachable!("only a departure is told as one")
+            unreachable!("the outcome is a departure")
         };
         for slot in back {
             self.about("returned", *slot, |job, told| {
@@ -108,7 +109,8 @@ impl QueueMachine {
         }
     }
 
-    /// Passes a renewed claim to `tell`. Renewals are not events, and appear only in the story of a job.
+    /// Passes a touched claim to `tell`; does nothing for other outcomes. A touch is not an event, and appears only in
+    /// the history of a job.
     pub(super) fn tell_touched(&self, outcome: &Outcome, tell: Tell<'_>) {
         if let Outcome::Touched { slot, until } = outcome {
             self.about("touched", *slot, |_, told| {
@@ -125,7 +127,8 @@ impl QueueMachine {
     }
 }
 
-/// Returns the kind and the job of an event without other fields; `None` for outcomes that are handled elsewhere or cause no event.
+/// Returns the kind and the job's slot for an outcome whose event has no other fields; `None` for outcomes that `tell`
+/// handles or that cause no event.
 fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     let named = match outcome {
         Outcome::Buried { slot } => ("buried", slot),
@@ -176,7 +179,7 @@ fn process_of(message: &Message) -> Option<String> {
     }
 }
 
-/// Adds the cause to an event if the claim ended with its process.
+/// Adds the cause to an event if the claim ended because a process is gone.
 fn caused(message: &Message, told: Happening) -> Happening {
     if let Message::Gone(gone) = message {
         told.text("cause", "process")

@@ -1,4 +1,4 @@
-//! Tests that tenants get their turns, regardless of how many jobs each has and of what happens in between.
+//! Tests that tenants get their turns, regardless of how many jobs each has, and when jobs and rules are added or change in between.
 
 use crate::actors::queue::{
     AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply, Right,
@@ -60,7 +60,7 @@ impl Bench {
     }
 
     fn put(&mut self, queue: &str, jobs: usize) {
-        let name = QueueName::parse(queue.as_bytes()).expect("a name");
+        let name = QueueName::parse(queue.as_bytes()).expect("the name is valid");
         let body = Body::new(*b"x");
         let put = Put::new(name, body);
         let mut left = jobs;
@@ -71,7 +71,7 @@ impl Bench {
         }
     }
 
-    /// Claims a job of the tenant whose turn it is, and deletes it. Returns the name of its queue.
+    /// Claims a job of the tenant whose turn it is, and deletes it. Returns the name of the job's queue, or `None` if there is no job.
     fn take(&mut self, of: &AnyType) -> Option<String> {
         let pop = Message::Pop(Pop {
             queues: [].into(),
@@ -103,12 +103,12 @@ fn types(types: &[&str]) -> AnyType {
     }
 }
 
-/// Checks that a tenant with few jobs, beside one with `many`, has its k-th job claimed within 2k claims.
+/// Checks that a tenant with few jobs has its k-th job claimed within 2k claims, even though another tenant has `many` jobs.
 fn few_beside(many: usize) {
     for of in [AnyType::default(), types(&["mails"])] {
         let mut bench = Bench::new(&[], &[]);
         bench.put("big:mails", many);
-        // So far, this is the only tenant.
+        // Until here, there is only this tenant.
         bench.takes(&of, 100);
         bench.put("small:mails", 10);
         let taken = bench.takes(&of, 20);
@@ -161,7 +161,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
     }
     let of_many = taken.iter().filter(|it| *it == "many:x").count();
     assert!((19..=21).contains(&of_many), "{taken:?}");
-    // A steady stream of new tenants does not starve the tenant, either.
+    // A steady stream of new tenants must not starve the tenant, either.
     let mut waited = 0;
     for number in 0..50 {
         bench.put(&format!("new{number}:x"), 1);
@@ -170,7 +170,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
             Some(queue) if queue == "many:x" => 0,
             _ => waited + 1,
         };
-        // Two tenants are added for each one served: the line grows, but no tenant is skipped.
+        // Two tenants are added for each tenant that is served: waiting times grow, but no tenant is skipped.
         assert!(waited <= 2 * (number + 1), "{waited} after {number}");
     }
 }
@@ -259,7 +259,7 @@ proptest! {
             there[tenant] += jobs;
             for _ in 0..2 {
                 let Some(queue) = bench.take(&types(&["x", "y"])) else { continue };
-                let taken = names.iter().position(|it| queue.starts_with(it.as_str())).expect("a tenant");
+                let taken = names.iter().position(|it| queue.starts_with(it.as_str())).expect("the queue belongs to a tenant");
                 for waiting in (0..weights.len()).filter(|it| *it != taken && there[*it] > 0) {
                     served[waiting][taken] += 1;
                     let most = if is_even { 1 } else { weight(taken) / weight(waiting) + 1 };

@@ -1,5 +1,6 @@
-//! The indexes over jobs and queues: every job is in the index of its phase, and every queue with claimable jobs is in
-//! the index of offered queues. Rebuilt from durable state, and never part of it.
+//! The indexes over jobs and queues: every job is in the index of its phase, and every queue from which clients can
+//! claim without naming it is in the index of offered queues. The indexes are rebuilt from durable state, and are never
+//! part of it.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +18,7 @@ use crate::clock::Timestamp;
 use crate::ids::Slot;
 
 impl State {
-    /// Adds a job to the indexes of its phase.
+    /// Adds a job to the indexes of its phase, and to the counts.
     pub(super) fn enter(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         let id = job.id;
@@ -53,7 +54,7 @@ impl State {
         self.count(slot, true);
     }
 
-    /// Removes a job from the indexes of its phase.
+    /// Removes a job from the indexes of its phase, and from the counts.
     pub(super) fn leave(&mut self, slot: Slot) {
         self.count(slot, false);
         let job = &self.jobs[slot];
@@ -114,7 +115,7 @@ impl State {
         }
     }
 
-    /// Updates the counts. Called before a job leaves its phase, and after it has entered another.
+    /// Adds a job to the counts, or removes it from them. `leave` calls this first and `enter` last, so the indexes and the job agree.
     fn count(&mut self, slot: Slot, present: bool) {
         let job = &self.jobs[slot];
         let (phase, priority, queue) = (job.phase, job.priority, self.slot_of_queue(job));
@@ -125,7 +126,8 @@ impl State {
         }
     }
 
-    /// Updates the indexes of queues with claimable jobs: those that are offered, and those that clients wait for.
+    /// Updates the position of a queue in the indexes of queues with claimable jobs: those that are offered, and those
+    /// that clients wait for.
     pub(super) fn review(&mut self, slot: Slot) {
         let queue = &mut self.queues[slot];
         let can = queue.is_poppable();
@@ -154,7 +156,7 @@ impl State {
     }
 }
 
-/// Returns the key by which ready jobs are sorted in a queue with this order.
+/// Returns the key by which ready jobs are sorted in a queue with this order, lowest first.
 fn rank(order: Order, job: &Job) -> u64 {
     match order {
         Order::Priority => job.priority.into(),

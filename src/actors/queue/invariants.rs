@@ -11,8 +11,8 @@ use crate::ids::{Digest, Seq, Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl QueueMachine {
-    /// Asserts that every job is in exactly the indexes that its phase requires, that every queue has a reason to exist,
-    /// and that the running counts match a fresh count.
+    /// Asserts that every job is in exactly the indexes that its phase requires, that every queue has a reason to
+    /// exist, and that the stored counts are correct.
     pub(in crate::actors::queue) fn assert_whole(&self) {
         let state = &self.state;
         for (slot, queue) in state.queues.iter() {
@@ -60,11 +60,11 @@ impl QueueMachine {
 
 impl State {
     fn assert_queue(&self, slot: Slot, queue: &Queue) {
-        assert!(queue.is_present(), "a queue exists for a reason");
+        assert!(queue.is_present(), "a queue has a reason to exist");
         assert_eq!(
             queue.number.is_some(),
             queue.is_durable(),
-            "exactly the durable queues have numbers"
+            "a queue has a number while it has jobs or a pause"
         );
         assert_eq!(
             self.queue_named(&queue.name).map(|(slot, _)| slot),
@@ -122,7 +122,7 @@ impl State {
         for (_, job) in &jobs {
             counts.note(job.phase, job.priority, true);
         }
-        assert_eq!(queue.counts, counts, "the counts match a fresh count");
+        assert_eq!(queue.counts, counts, "the stored counts are correct");
         assert_eq!(queue.counts.all() as usize, jobs.len());
         assert_eq!(
             queue.slots(&self.jobs),
@@ -139,7 +139,10 @@ impl State {
                 Some(slot),
                 "a job is found by its id"
             );
-            assert!(job.id < self.head.next_id, "ids only grow");
+            assert!(
+                job.id < self.head.next_id,
+                "every id is less than the next one to be assigned"
+            );
             counts.note(job.phase, job.priority, true);
             bytes += job.bytes();
             job.canonical_body(&mut body);
@@ -155,20 +158,21 @@ impl State {
             self.jobs.len(),
             "the table of ids holds exactly the existing jobs"
         );
-        assert_eq!(self.totals.jobs, counts, "the counts match a fresh count");
+        assert_eq!(self.totals.jobs, counts, "the stored counts are correct");
         assert_eq!(self.totals.bytes, bytes);
         assert_eq!(
             self.bodies, bodies,
-            "the running digest matches a fresh computation"
+            "the stored digest of bodies is correct"
         );
         assert_eq!(self.totals.draining, self.head.draining);
         assert_eq!(
             self.dedup, dedup,
-            "the keys refer to the unclaimed jobs that have them"
+            "the index by key contains exactly the ready, delayed and retrying jobs with a key"
         );
     }
 
-    /// Asserts that the right jobs have deadlines, and that claims are indexed by worker and by process.
+    /// Asserts that exactly the jobs that wait for a time have deadlines, that claims are indexed by worker and by
+    /// process, and that paused and closed queues are recorded as such.
     fn assert_time(&self) {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {
@@ -201,7 +205,7 @@ impl State {
             assert_eq!(
                 queue.is_paused,
                 pause.is_some(),
-                "a queue is marked as paused while it has a pause"
+                "`is_paused` is set while a queue has a pause"
             );
         }
         let closed = self.queues.iter();
@@ -215,7 +219,7 @@ impl State {
         );
     }
 
-    /// Asserts that the indexes of offered queues, and of those that clients wait for, are right.
+    /// Asserts that the indexes of offered queues, and of queues that clients wait for, are correct.
     fn assert_offers(&self) {
         let offered = |queue: &Queue| queue.is_poppable() && !queue.is_read_only;
         let mut wanted = BTreeSet::new();
@@ -226,7 +230,7 @@ impl State {
             assert_eq!(
                 place,
                 offered(queue).then_some(&slot),
-                "offered queues have the right index"
+                "a queue records its index among the offered queues while it is offered"
             );
             if queue.is_poppable() && !queue.waiting.is_empty() {
                 wanted.insert(slot);

@@ -13,7 +13,7 @@ use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// The story of a job that has no story yet.
+/// The story that is returned for jobs without one.
 static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
 
 /// A job. Kept small, since there may be millions: 72 bytes plus its body. Fields that most jobs never need are in `Story`.
@@ -31,11 +31,11 @@ pub struct Job {
     pub(super) queue: Slot,
     pub(super) priority: u32,
     pub(super) phase: Phase,
-    /// Whether it is kept in memory only, so that it does not outlive the server process.
+    /// Whether it is kept in memory only, and is lost when the server process ends.
     pub(super) passing: bool,
     /// Whether it is tried again when a claim ends without a result.
     pub(super) retries: bool,
-    /// Whether a tube command added it.
+    /// Whether it was added by a command of the beanstalk protocol.
     pub(super) tube: bool,
     pub(super) story: Option<Box<Story>>,
 }
@@ -48,13 +48,13 @@ pub(super) struct Story {
     /// When its claim ends or it is retried. For a delayed or abandoned job it is a date, see [`Job::ends`].
     pub(super) until: Timestamp,
     pub(super) delay_ms: u64,
-    /// The journal entry of its newest claim; zero if it is not claimed.
+    /// The sequence number of the journal entry that claimed it; zero if it is not claimed.
     pub(super) token: Token,
     /// The worker that claimed it, if the claim belongs to a connection.
     pub(super) worker: Option<Worker>,
-    /// If this is its last try, the date on which it is pruned if it is abandoned; otherwise zero.
+    /// If this is its last try, the date on which it will be removed if it is abandoned; otherwise zero.
     pub(super) prune: Date,
-    /// The journal entry that buried it.
+    /// The sequence number of the journal entry that buried it.
     pub(super) buried: Seq,
     pub(super) attempts: u32,
     pub(super) reserves: u32,
@@ -73,10 +73,11 @@ pub(super) struct Story {
     /// Its number of work items; 0 counts as 1.
     #[serde(default)]
     pub(super) items: u32,
-    /// The progress that the worker of the newest try has reported.
+    /// The progress that the worker of the last try has reported.
     #[serde(default)]
     pub(super) progress: Option<Box<Progress>>,
-    /// When it was claimed; zero if it is not claimed, or was claimed before this field existed. For that reason, it is in no digest.
+    /// When it was claimed; zero if it is not claimed, or was claimed before this field existed. It is not part of the
+    /// digest, since older versions do not record it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) claimed: Timestamp,
 }
@@ -113,7 +114,7 @@ impl Bound {
 }
 
 impl Story {
-    /// Returns the process that its claim is bound to, and how.
+    /// Returns the process that its claim is bound to, and how; `None` if it is not bound.
     pub(super) fn binding(&self) -> Option<Binding> {
         self.bound.as_ref().map(|bound| bound.binding)
     }
@@ -144,7 +145,7 @@ impl Job {
         self.story.as_deref().unwrap_or_else(|| &NOTHING)
     }
 
-    /// Returns the number of bytes of its body, its newest error and its progress report.
+    /// Returns the number of bytes of its body, its error and its progress report.
     pub(super) fn bytes(&self) -> u64 {
         let story = self.story();
         let error = story.error.as_ref().map_or(0, |error| error.as_str().len());
@@ -156,7 +157,7 @@ impl Job {
         self.story.get_or_insert_default()
     }
 
-    /// Returns the number of claims that count as tries. A job that was buried or abandoned starts again at zero when it is claimed.
+    /// Returns the number of claims that count as tries: zero for a buried or abandoned job, whose tries start again when it is claimed.
     pub(super) fn tries(&self) -> u32 {
         match self.phase {
             Phase::Buried | Phase::Abandoned => 0,
@@ -171,7 +172,8 @@ impl Job {
         self.story().prune != Date(0)
     }
 
-    /// Returns the job's deadline, if all spans were restarted at `epoch`.
+    /// Returns the job's deadline, or `None` if it has none. `epoch` is when the server last started, which restarted
+    /// the spans of claims and of waits for a retry.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
         let story = self.story.as_deref()?;
         match self.phase {
@@ -183,7 +185,8 @@ impl Job {
         }
     }
 
-    /// Returns when its claim ends, if it is claimed and all spans were restarted at `epoch`.
+    /// Returns when its claim, or its wait for a retry, ends; `None` in other phases, and for a claim that ends only
+    /// with its process. For `epoch`, see [`Job::ends`].
     pub(super) fn claimed_until(&self, epoch: Timestamp) -> Option<Timestamp> {
         match self.ends(epoch)? {
             Deadline::Time(at) => Some(at),
@@ -191,7 +194,7 @@ impl Job {
         }
     }
 
-    /// Replaces the contents of `bytes` with the bytes from which the digest of the body is computed.
+    /// Replaces the contents of `bytes` with the bytes over which the digest of the body is computed.
     pub(super) fn canonical_body(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
         bytes.extend_from_slice(&self.id.to_le_bytes());
@@ -199,7 +202,7 @@ impl Job {
     }
 }
 
-/// Returns the end of a span that was restarted at `epoch`.
+/// Returns when the span of a claim or of a wait ends. It began at `since`, or at `epoch` if that is later.
 fn later(story: &Story, epoch: Timestamp) -> Timestamp {
     let begins = story.since.max(epoch);
     begins.plus_ms(story.until.0.saturating_sub(story.since.0))

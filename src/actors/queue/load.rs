@@ -1,4 +1,4 @@
-//! Builds queue state from its pages. Every index is rebuilt.
+//! Builds queue state from its pages. Pages do not contain the indexes, so all of them are rebuilt.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,7 +20,7 @@ impl State {
     /// Panics if the pages contradict each other.
     pub(super) fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::new(rules);
-        // Jobs whose bodies are still to come, by ascending slot.
+        // Jobs whose body pages have not been read yet, in ascending order of their slots.
         let mut without = VecDeque::new();
         let (mut closed, mut turns) = (Vec::new(), None);
         for page in pages {
@@ -53,7 +53,8 @@ impl State {
             }
         }
         assert!(without.is_empty(), "every job has a body");
-        // By age, since a lane of ready jobs accepts jobs only in that order; others would have to go into the tree.
+        // Oldest first, since a lane of ready jobs accepts jobs only in that order (see `ready.rs`). Other jobs would
+        // go into the tree, which needs more memory.
         let jobs = state.jobs.iter();
         let mut by_age: Vec<(u64, Slot)> = jobs.map(|(slot, job)| (job.id, slot)).collect();
         by_age.sort_unstable();
@@ -71,7 +72,7 @@ impl State {
         state
     }
 
-    /// Creates the queues of a page.
+    /// Creates the queues of a page, in memory and by number.
     fn load_queues(&mut self, mut page: Loaded<Numbered>) {
         for (number, numbered) in &mut page.items {
             numbered.queue = self.queue_for(&numbered.name);

@@ -28,7 +28,7 @@ impl QueueMachine {
         }))
     }
 
-    /// Returns the reply for the outcome `Absent`.
+    /// Returns the reply to a message whose outcome is `Absent`.
     pub(super) fn absent(&self, message: &Message) -> Reply {
         if let Message::Pop(pop) = message {
             return self.nothing(pop);
@@ -136,7 +136,8 @@ impl QueueMachine {
         }
     }
 
-    /// Returns a view of the durable state with at most `most` items of each kind. Dates are not converted to node time.
+    /// Returns a view of the durable state with at most `most` items of each kind. Dates are not converted to node
+    /// time, so the view depends on durable state alone.
     pub(super) fn show(&self, most: usize) -> View {
         let dates = Offset::default();
         let queues = self.state.queues.iter().map(|(_, queue)| queue);

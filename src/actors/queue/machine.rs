@@ -20,8 +20,9 @@ use crate::spine::machine::{
     Timed, Weight,
 };
 
-/// The kinds of items that can be due, in the upper bits of an item. A job, root job, result or key is identified by its slot, a paused
-/// queue by its number, and a client that waits for an available job by its ticket. Jobs have no bit set.
+/// The kinds of items that can be due, as the upper bits of the item number; a job has none of them set. The lower bits
+/// are the slot of a job, root job, result or key, the number of a paused queue, or the ticket of a request that waits
+/// for a job and can be given one.
 const QUEUE: u64 = 1 << 62;
 const WAITER: u64 = 2 << 62;
 const ROOT: u64 = 3 << 62;
@@ -61,12 +62,13 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Returns whether the claim that a message makes or touches ends with the server process anyway and does not count as a try.
+    /// Returns whether the claim that a message makes or touches belongs to a connection and its job may be tried
+    /// without limit. Such a claim ends with the server process anyway, so nothing is lost if a crash loses its record.
     fn ends_with_connection(&self, slot: Slot, message: &Message) -> bool {
         let Some(job) = self.state.job(slot) else {
             return false;
         };
-        // A claim that is bound to a process outlives the connection.
+        // A claim that becomes bound to a process outlives the connection.
         if let Message::Bind { .. } = message {
             return false;
         }
@@ -128,8 +130,8 @@ impl Machine for QueueMachine {
         self.decision(moment, message)
     }
 
-    /// A job kept in memory is lost when the server process ends, and so is everything that happens to it. For other
-    /// jobs, only claims of connections are lost, unless they count as tries.
+    /// Changes that the end of the server process would undo anyway are `Passing`: those of jobs kept in memory and,
+    /// for other jobs, claims by connections, unless the number of tries is limited.
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
         let passing = match outcome {
@@ -165,7 +167,7 @@ impl Machine for QueueMachine {
                 let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
                 all_come_back && abandoned.iter().all(|slot| passes(*slot))
             }
-            // A progress report that is lost in a crash would be outdated anyway.
+            // After a crash, a progress report would be outdated, unused ids are skipped anyway, and lost ticks become due again.
             Outcome::Reported { .. }
             | Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
@@ -203,7 +205,7 @@ impl Machine for QueueMachine {
         effects: &mut Effects<Self>,
     ) {
         self.state.entry = entry.seq;
-        // In a replay, nothing else opens the queues.
+        // In a replay, `due` is not called, so only this opens queues.
         self.state.open(entry.at);
         self.apply(entry, message, outcome, effects);
         self.state.settle_turns();
@@ -268,7 +270,7 @@ impl Machine for QueueMachine {
         }
     }
 
-    /// A claim that has ended, or whose job is over, is refused instead of being shown again.
+    /// Refuses to repeat the reply to a claim that has ended or whose job is over.
     fn reply_again(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         if let Outcome::Claimed { slot, .. } = outcome {
             let job = self.state.job(*slot);
@@ -305,7 +307,7 @@ impl Machine for QueueMachine {
             | Message::KickJob { .. }
             | Message::KeepResult(_)
             | Message::Pause { .. } => Weight::Keeps,
-            // A waiting client stays due until it is answered, so a refusal would be repeated forever.
+            // A waiting request stays due until it is answered, so its tick would be refused again and again.
             Message::Pop(Pop {
                 ticket: Some(_), ..
             })
@@ -349,7 +351,7 @@ impl Machine for QueueMachine {
         self.state.start(start);
     }
 
-    /// Restates which processes are watched.
+    /// Sends the `ProcessActor` the requests about bound claims again.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         self.state_bindings(effects);
     }
@@ -550,7 +552,7 @@ impl Observable for QueueMachine {
     }
 }
 
-/// Returns the slot or queue number of an item.
+/// Returns the slot or queue number in an item number.
 fn slot_of(item: u64) -> Slot {
     Slot(u32::try_from(item & !KINDS).expect("items other than tickets have 32 bits"))
 }

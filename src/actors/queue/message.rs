@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 use std::sync::Arc;
 
-/// The deduplication key of a job.
+/// The key by which duplicate jobs of a queue are recognized: 20 bytes, the size of a SHA-1 digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DedupKey(pub [u8; 20]);
@@ -30,11 +30,11 @@ pub enum Message {
     Put(Put),
     /// Add jobs, either all of them or none. Of several duplicates, only the last is added.
     Batch(Vec<Put>),
-    /// Skip one job id.
+    /// Skip one job id, as beanstalkd does for a `put` whose body is not terminated correctly.
     Spoil,
     /// Register a root job. Jobs that come from an older root job with the same key become duplicates.
     Register(Root),
-    /// Claim the best job of some queues.
+    /// Claim the next job of some queues, in their claiming order.
     Pop(Pop),
     /// Claim one job, unless it is already claimed.
     PopJob {
@@ -77,7 +77,7 @@ pub enum Message {
         /// The right to the claim.
         by: Right,
     },
-    /// Bind a claim to a process, whatever it was bound to before, and restart its time limit.
+    /// Bind a claim to a process instead of its connection or its previous process, and restart its time limit.
     Bind {
         /// The job id.
         id: u64,
@@ -108,7 +108,7 @@ pub enum Message {
         /// The reason.
         #[serde(default)]
         error: Option<ErrorText>,
-        /// Milliseconds until it is tried again; `None` for a delay that grows each time the job is given back.
+        /// Milliseconds until it is tried again; `None` for a delay that grows with each release and deferral of the job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
     },
@@ -121,8 +121,8 @@ pub enum Message {
         /// The progress.
         progress: Progress,
     },
-    /// Make jobs ready: buried ones in the order of their burial, then abandoned ones. If there are neither, delayed
-    /// ones, the soonest first, then failed ones that wait for a retry.
+    /// Make jobs ready: buried jobs in the order of their burial, then abandoned jobs, oldest first. If there are
+    /// neither, delayed jobs in the order in which they become ready, then jobs that wait for a retry, oldest first.
     Kick {
         /// The queue.
         queue: QueueName,
@@ -175,10 +175,10 @@ pub enum Message {
         /// The slot of the root job.
         slot: Slot,
     },
-    /// Refuse new jobs until the next start.
+    /// Refuse new jobs until the server restarts.
     Drain,
-    /// Cancel a job: it is abandoned. If its claim is bound to a process, that happens once the process has ended or
-    /// has reported how the job ended.
+    /// Cancel a job: it is abandoned, immediately unless its claim is bound to a process. Such a job is abandoned when
+    /// the process ends or the worker reports a failure, unless the worker reports first that the job is done.
     Cancel {
         /// The job id.
         id: u64,
@@ -186,7 +186,7 @@ pub enum Message {
         #[serde(default)]
         error: Option<ErrorText>,
     },
-    /// Store how the work on a claimed job ended. A later message ends the job itself.
+    /// Store how the work on a claimed job ended. The worker ends the claim with a separate message afterwards.
     KeepResult(Box<KeepResult>),
     /// Tick: the time for which a result is kept has ended.
     DropResult {
@@ -218,11 +218,11 @@ pub struct Put {
     pub priority: u32,
     /// Milliseconds until it is ready.
     pub delay_ms: u64,
-    /// Length of a claim in milliseconds; 0 for the default of its type.
+    /// Length of a claim in milliseconds; 0 for the default of the job's type.
     pub ttr_ms: u64,
     /// The payload.
     pub body: Body,
-    /// The deduplication key: the job is not added while the queue has an unclaimed job with the same key.
+    /// The deduplication key: the job is not added while the queue has a ready, delayed or retrying job with the same key.
     #[serde(default)]
     pub dedup: Option<DedupKey>,
     /// Whether it is tried again when its claim ends without a result.
@@ -231,10 +231,11 @@ pub struct Put {
     /// The root job that it comes from, if that is tracked.
     #[serde(default)]
     pub root: Option<Root>,
-    /// Whether it is that root job itself. If so, the root job is registered with it.
+    /// Whether this job is the root job itself. If so, adding it also registers the root job.
     #[serde(default)]
     pub is_root: bool,
-    /// Whether it was added by a tube command. It is then tried as often as beanstalkd would, unless its type says otherwise.
+    /// Whether it was added by a command of the beanstalk protocol. If so, [`super::TypeRules::tube_max_tries`] limits
+    /// its tries, which by default are unlimited.
     #[serde(default)]
     pub tube: bool,
     /// Its number of work items, for the throttle of its queue; 0 counts as 1.
@@ -250,7 +251,7 @@ impl Put {
     /// The maximum time for which a key is remembered, in milliseconds: 366 days.
     pub const UNIQUE_MS_MAX: u64 = 366 * 86_400_000;
 
-    /// Creates a job for this queue with default settings: most urgent priority, no delay.
+    /// Creates a job for this queue with default settings: most urgent priority, no delay, retries.
     pub fn new(queue: QueueName, body: Body) -> Self {
         Self {
             queue,
@@ -268,7 +269,7 @@ impl Put {
         }
     }
 
-    /// Returns the root job that is registered with this job: the job itself if it is a root job, otherwise `None`.
+    /// Returns the root job that adding this job registers; `None` if this job is not a root job.
     pub fn registers(&self) -> Option<Root> {
         self.root.filter(|_| self.is_root)
     }
@@ -294,7 +295,7 @@ const fn is_nothing(ms: &u64) -> bool {
     *ms == 0
 }
 
-/// Identifies a root job. Root jobs are `MediaWiki`'s mechanism to drop a cascade of jobs that a newer root job has made obsolete.
+/// The identity of a root job. Root jobs are `MediaWiki`'s mechanism to drop a cascade of jobs that a newer root job has made obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Root {
@@ -315,11 +316,11 @@ impl Root {
     }
 }
 
-/// A claim to be made.
+/// A request to claim a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pop {
-    /// The queues to claim from. The most urgent of their jobs is claimed; among equals, the oldest.
+    /// The queues to claim from. The first of their jobs in claiming order is claimed; among equals, the oldest.
     pub queues: Arc<[QueueName]>,
     /// The claimant.
     pub by: Claimant,
@@ -394,9 +395,9 @@ pub enum Outcome {
     Claimed {
         /// The slot of the job.
         slot: Slot,
-        /// When the claim ends; the end of time if it ends only with its process.
+        /// When the claim ends; the maximum timestamp if it ends only with its process.
         until: Timestamp,
-        /// If this is the last try, the date on which the job is pruned if it is abandoned; otherwise zero.
+        /// If this is the last try, the date on which the job will be removed if it is abandoned; otherwise zero.
         prune: Date,
         /// If the job was claimed in its tenant's turn, the virtual time at which that turn ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -468,18 +469,18 @@ pub enum Outcome {
         /// The number of jobs.
         count: u32,
     },
-    /// A claim has timed out, and its process tree is killed before another client can claim the job.
+    /// A claim has timed out. Its process tree will be killed before another client can claim the job.
     Fenced {
         /// The slot of the job.
         slot: Slot,
     },
-    /// A worker or a process is gone, and its claims end.
+    /// The connection of a worker has ended, or a process is gone; its claims end.
     Departed {
-        /// Jobs that are ready again, or are deleted because they run at most once.
+        /// Jobs that become ready again, or are deleted because they run at most once.
         back: Vec<Slot>,
         /// Jobs that were on their last try.
         abandoned: Vec<Slot>,
-        /// Why the claims ended, which becomes the error of the jobs. `None` if a worker is gone, and in older logs.
+        /// Why the claims ended; this becomes the error of the jobs. `None` if a connection has ended, and in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorText>,
     },
@@ -493,28 +494,29 @@ pub enum Outcome {
         /// The slot of the job.
         slot: Slot,
     },
-    /// The last try of a job has ended: its claim timed out, failed or was given back.
+    /// A job is abandoned, because its last try has failed, timed out or been released.
     Abandoned {
         /// The slot of the job.
         slot: Slot,
     },
-    /// The retention time of an abandoned job, or of a job claimed without a time limit, has ended.
+    /// A job is removed: the retention time of an abandoned job, or of a job claimed without a time limit, has ended,
+    /// or the claim of a job that runs at most once has timed out.
     Pruned {
         /// The slot of the job.
         slot: Slot,
     },
     /// New jobs are refused from now on.
     Draining,
-    /// There is an unclaimed job with the same key. Changes nothing.
+    /// The queue has a ready, delayed or retrying job with the same key. Changes nothing.
     Duplicate {
         /// The slot of that job.
         slot: Slot,
     },
-    /// A job is cancelled.
+    /// A job is cancelled, see [`Message::Cancel`].
     Cancelled {
         /// The slot of the job.
         slot: Slot,
-        /// When it is pruned.
+        /// The date on which the abandoned job will be removed.
         prune: Date,
     },
     /// The result of a job is stored.
@@ -556,7 +558,7 @@ pub struct NewJob {
     pub id: u64,
     /// When it is ready; zero means immediately.
     pub until: Date,
-    /// Whether the job is kept in memory only, so that it does not outlive the server process.
+    /// Whether the job is kept in memory only, and is lost when the server process ends.
     pub passing: bool,
     /// Whether it is tried again when its claim ends without a result.
     pub retries: bool,
@@ -573,7 +575,7 @@ pub struct NewJob {
 pub enum Placed {
     /// The job is added.
     New(NewJob),
-    /// The job is a duplicate of the one with this id.
+    /// The job is a duplicate of the job with this id, and is not added.
     Twin(u64),
 }
 

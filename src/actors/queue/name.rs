@@ -41,7 +41,7 @@ impl QueueName {
         Self::parse(&[tenant, b":", kind].concat())
     }
 
-    /// Returns the name as it is written, in bytes.
+    /// Returns the name as it is written, as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

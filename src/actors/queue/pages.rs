@@ -1,5 +1,5 @@
-//! Pages of durable queue state: jobs by slot, queues by number, long bodies on pages of their own, root jobs, results and
-//! keys by slot, and single pages for the rest.
+//! Pages of durable queue state: jobs by slot, queues by number, long bodies on pages of their own, root jobs, results
+//! and keys by slot. The head, the closed queues and the turns of tenants have a page each.
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
@@ -47,7 +47,7 @@ pub(super) fn is_apart(body: &Body) -> bool {
     body.as_bytes().len() > INLINE_BYTES_MAX
 }
 
-/// Writes the body of a job, if it has a page of its own.
+/// Writes the body of a job, if the body has a page of its own.
 pub(super) fn encode_body(job: Option<&Job>, content: &mut Vec<u8>) {
     if let Some(body) = job.map(Job::body).filter(|body| is_apart(body)) {
         content.extend_from_slice(body.as_bytes());
@@ -57,7 +57,7 @@ pub(super) fn encode_body(job: Option<&Job>, content: &mut Vec<u8>) {
 /// The page of the queues that are closed by their throttles.
 pub(super) const CLOSED: PageId = PageId::new(4, 0);
 
-/// A closed queue, and when it opens, in microseconds since 1970.
+/// A closed queue, and when it opens, as node time in microseconds since 1970.
 pub(super) type Closed = (QueueName, u64);
 
 /// Writes the page of closed queues.
@@ -95,7 +95,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// Decodes the content of a page.
+    /// Decodes the content of a page. Returns a description of the problem if the content is invalid.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         match page.kind() {
             _ if page == PageId::HEAD => Once::decode(content).map(Self::Head),
@@ -114,7 +114,7 @@ impl Page {
 /// The state that belongs to no single item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The time of the most recent start of the server, when all spans were restarted.
+    /// When the server last started, which restarted the spans of claims and of waits for a retry.
     pub(super) epoch: Timestamp,
     /// Whether new jobs are refused.
     pub(super) draining: bool,
@@ -143,7 +143,7 @@ impl Single for Head {
 /// A job as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct StoredJob {
-    /// The slot, relative to the page.
+    /// The slot, counted from the first slot of the page.
     place: u8,
     id: u64,
     created: Timestamp,
@@ -155,7 +155,7 @@ pub struct StoredJob {
     passing: bool,
     retries: bool,
     story: Option<Box<Story>>,
-    /// `None` if it has a page of its own.
+    /// `None` if the body has a page of its own.
     body: Option<Body>,
     #[serde(default, skip_serializing_if = "is_not")]
     tube: bool,
@@ -299,7 +299,7 @@ impl Story {
 /// A queue as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct StoredQueue {
-    /// The number, relative to the page.
+    /// The number, counted from the first number of the page.
     place: u8,
     name: QueueName,
     pause: Option<Pause>,

@@ -16,19 +16,20 @@ pub enum Phase {
     Claimed,
     /// It was buried by a client, and waits to be kicked.
     Buried,
-    /// Its last try is over.
+    /// It will not be tried again: its last try did not succeed, or it was cancelled.
     Abandoned,
     /// It failed or was deferred, and waits to be tried again.
     Retrying,
 }
 
 impl Phase {
-    /// Returns whether a job in this phase is unclaimed and unfinished, so that no duplicate of it is added.
+    /// Returns whether a job in this phase will be claimed without being kicked. While it waits, no duplicate of it is added.
     pub(super) fn is_waiting(self) -> bool {
         matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
     }
 
-    /// Returns the phase as stored in pages and digests. In them, as in older versions, a retrying job is one claimed without a token.
+    /// Returns the phase as stored in pages and digests. Older versions had no phase `Retrying`: a job that waits for a
+    /// retry was claimed without a token, and is still stored like that.
     pub(super) fn stored(self) -> Self {
         if self == Self::Retrying {
             Self::Claimed
@@ -51,7 +52,7 @@ pub struct Counts {
     pub claimed: u32,
     /// Jobs buried by a client.
     pub buried: u32,
-    /// Jobs abandoned after their last try.
+    /// Jobs that were abandoned after their last try or cancelled.
     pub abandoned: u32,
     /// Failed jobs that wait for a retry.
     pub retrying: u32,
@@ -61,7 +62,7 @@ pub struct Counts {
 const URGENT_BELOW: u32 = 1024;
 
 impl Counts {
-    /// Adds a job to the counts if it is `present`, and otherwise subtracts it.
+    /// Adds a job to the counts if `present` is true, and otherwise subtracts it.
     pub(super) fn note(&mut self, phase: Phase, priority: u32, present: bool) {
         let count = match phase {
             Phase::Ready => &mut self.ready,

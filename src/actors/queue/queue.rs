@@ -15,13 +15,14 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A queue. Its durable part is stored under its number; the rest is rebuilt.
+/// A queue. Its name and its pause are durable, and are stored under its number while it has jobs or is paused. All
+/// other fields are rebuilt from jobs and rules, or are lost at a restart.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) order: Order,
     pub(super) is_read_only: bool,
-    /// Its number, while it has durable state.
+    /// Its number, while it has jobs or is paused; otherwise `None`.
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
@@ -43,13 +44,13 @@ pub(super) struct Queue {
     pub(super) total: u64,
     pub(super) deletes: u64,
     pub(super) pauses: u64,
-    /// Its index among the offered queues.
+    /// Its index in `State::offered`; `None` if it is not there.
     pub(super) place: Option<u32>,
-    /// Its position among the queues of its tenant.
+    /// Its tenant, and its position among the tenant's queues.
     pub(super) stand: Stand,
 }
 
-/// The durable part of a queue that has jobs or is paused, stored by its number.
+/// The durable part of a queue that has jobs or is paused, stored by number.
 #[derive(Debug)]
 pub struct Numbered {
     pub(super) name: QueueName,
@@ -65,7 +66,7 @@ pub(super) struct Pause {
     pub(super) until: Date,
 }
 
-/// The lower bound of the keys of abandoned jobs in `Queue::buried`. No journal entry has its sequence number.
+/// The lower bound of the keys of abandoned jobs in `Queue::buried`. No buried job has this sequence number, since no journal entry has it.
 pub(super) const ABANDONED: (Seq, u64, Slot) = (Seq(u64::MAX), 0, Slot(0));
 
 /// Returns the key of a buried or abandoned job in `Queue::buried`.
@@ -104,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Applies new rules from now on. Jobs that are already ready keep their order.
+    /// Applies new rules from now on. The claiming order changes only if no job is ready, because ready jobs are sorted by it.
     pub(super) fn go_by(&mut self, rules: &TypeRules) {
         self.is_read_only = rules.read_only.is_some();
         self.throttle.go_by(rules);
@@ -118,7 +119,8 @@ impl Queue {
         self.has_claimable() && !self.throttle.is_closed()
     }
 
-    /// Like `is_poppable`, but for decisions: does not depend on whether the queue has been opened since its closing ended.
+    /// Returns whether a job can be claimed from it at `at`. Decisions use this instead of `is_poppable`, because it
+    /// does not depend on whether the queue has already been opened.
     pub(super) fn is_poppable_at(&self, at: Timestamp) -> bool {
         self.has_claimable() && self.throttle.opens() <= at
     }
@@ -128,7 +130,7 @@ impl Queue {
         self.counts.ready > 0 && !self.is_paused
     }
 
-    /// Returns whether it has durable state: jobs or a pause.
+    /// Returns whether it has durable state, that is, jobs or a pause.
     pub(super) fn is_durable(&self) -> bool {
         self.counts.all() > 0 || self.is_paused
     }

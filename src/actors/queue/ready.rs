@@ -1,7 +1,8 @@
 //! The ready jobs of a queue, ordered by rank, then by id.
 //!
-//! A job is usually added after all others of its rank. Such jobs form a linked list, called a lane, which needs no extra
-//! memory per job. A job that returns among younger jobs (released, kicked, timed out) is kept separately, in a tree.
+//! A job is usually added after all others of its rank. Such jobs form a linked list, called a lane, which needs no
+//! extra memory per job. A job that becomes ready again (released, kicked or timed out) when its lane already ends with
+//! a younger job is kept in a tree instead.
 
 use crate::actors::queue::job::Job;
 use crate::clock::Timestamp;
@@ -9,7 +10,7 @@ use crate::ids::Slot;
 use crate::lookup::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The maximum number of ranks that are searched for the oldest job.
+/// The maximum number of lanes, and of jobs in the tree, that are searched for the oldest job.
 const RANKS: usize = 64;
 
 /// The value of `previous` that marks a job in the tree.
@@ -115,7 +116,8 @@ impl Ready {
         }
     }
 
-    /// Returns when the oldest job was added, among the first jobs of the first [`RANKS`] lanes and the first [`RANKS`] jobs in the tree.
+    /// Returns when the oldest of these jobs was added: the first job in each of the first [`RANKS`] lanes, and the
+    /// first [`RANKS`] jobs in the tree.
     pub(super) fn oldest(&self, jobs: &Slab<Job>) -> Option<Timestamp> {
         let lanes = self.lanes.values().map(|lane| lane.first);
         let apart = self.apart.iter().map(|(_, _, slot)| *slot);
@@ -123,12 +125,12 @@ impl Ready {
         first.map(|slot| jobs[slot].created).min()
     }
 
-    /// Returns rank, id and slot of the first job.
+    /// Returns rank, id and slot of the first job; `None` if there are no jobs.
     pub(super) fn first(&self, jobs: &Slab<Job>) -> Option<(u64, u64, Slot)> {
         self.from(jobs, 0)
     }
 
-    /// Returns the first job of this rank or a later rank; if there is none, the first job of all.
+    /// Returns rank, id and slot of the first job of this or a later rank; if there is none, those of the first job of all.
     pub(super) fn around(&self, jobs: &Slab<Job>, rank: u64) -> Option<(u64, u64, Slot)> {
         self.from(jobs, rank).or_else(|| self.first(jobs))
     }

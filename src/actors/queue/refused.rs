@@ -1,4 +1,4 @@
-//! The reasons why a queue refuses a message. Stored: see the change rule of `message.rs`.
+//! The reasons for which the `QueueActor` refuses a message. They are stored: see the change rule of `message.rs`.
 
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};

@@ -78,7 +78,7 @@ pub struct JobSelection {
     pub kind: Option<String>,
     /// Match jobs in one of these phases; in any phase if empty.
     pub phases: Vec<Phase>,
-    /// Match jobs whose newest error contains this text.
+    /// Match jobs whose error contains this text.
     pub error: Option<String>,
     /// Match jobs whose claim is bound to this process.
     pub process: Option<ProcessId>,
@@ -126,7 +126,7 @@ pub enum Watch {
         /// The job id.
         id: u64,
     },
-    /// Keep this queue in existence, even if no client uses it. Never answered.
+    /// Keep this queue in existence, even if no client uses it and it has no jobs. Never answered.
     Standing(QueueName),
     /// Keep these queues in existence and count the client among their users. Never answered.
     Presence {
@@ -165,7 +165,7 @@ pub enum Reply {
     },
     /// The request was carried out.
     Done,
-    /// The job was given back on its last try and is abandoned.
+    /// The job failed or was released on its last try, and is abandoned.
     Abandoned,
     /// The number of jobs affected.
     Count(u32),
@@ -177,7 +177,7 @@ pub enum Reply {
     Found(u64, Body),
     /// A view of a job.
     Job(Box<JobView>),
-    /// The stored result of a job, from the newest try for which one was stored.
+    /// The stored result of a job, from the last try for which a result was stored.
     Result(Box<JobResult>),
     /// A view of a queue.
     Queue(Box<QueueView>),
@@ -231,9 +231,9 @@ pub struct Claim {
     pub token: Token,
     /// The queue of the job.
     pub queue: QueueName,
-    /// Number of claims since it was added or kicked, including this one.
+    /// Number of tries since it was added or kicked, including this claim. Claims that ended with a deferral do not count.
     pub attempts: u32,
-    /// When the claim ends; the end of time if it ends only with its process.
+    /// When the claim ends; the maximum timestamp if it ends only with its process.
     pub until: Timestamp,
     /// Whether it is tried again if the claim ends without a result.
     pub retries: bool,
@@ -272,11 +272,11 @@ pub struct JobView {
     pub claimed: Option<Timestamp>,
     /// The job's next deadline: when its delay, claim, retry wait or retention ends.
     pub until: Option<Timestamp>,
-    /// Its newest delay, in milliseconds.
+    /// Its last delay, in milliseconds.
     pub delay_ms: u64,
     /// Length of a claim in milliseconds; 0 for the default of its type.
     pub ttr_ms: u64,
-    /// Number of claims since it was added or kicked.
+    /// Number of tries since it was added or kicked. Claims that ended with a deferral do not count.
     pub attempts: u32,
     /// Total number of claims.
     pub reserves: u32,
@@ -292,7 +292,7 @@ pub struct JobView {
     pub token: Option<Token>,
     /// Whether it is tried again when a claim ends without a result.
     pub retries: bool,
-    /// Whether it is kept in memory only, so that it does not outlive the server process.
+    /// Whether it is kept in memory only, and is lost when the server process ends.
     pub passing: bool,
     /// Length of its body in bytes.
     pub bytes: u64,
@@ -308,7 +308,7 @@ pub struct JobView {
     /// Whether it was cancelled and is only waiting for its process to end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
-    /// The progress that the worker of the newest try has reported.
+    /// The progress that the worker of the last try has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
 }
@@ -320,7 +320,7 @@ pub struct QueueView {
     pub name: QueueName,
     /// The number of jobs in each phase.
     pub jobs: Counts,
-    /// Number of jobs added since the queue was created or the server started, including jobs that existed at the start.
+    /// Number of jobs added since the queue was created or the server started, including jobs that existed at startup.
     pub total: u64,
     /// Number of clients that add jobs to it.
     pub using: u32,
@@ -339,7 +339,8 @@ pub struct QueueView {
     /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
-    /// When the oldest of its ready jobs was added, considering only the first jobs of the 64 most urgent priorities.
+    /// When the oldest of its ready jobs was added. Only some jobs that come first in claiming order are examined, so
+    /// this may be later than it should be.
     #[serde(skip)]
     pub oldest: Option<Timestamp>,
 }
@@ -351,19 +352,20 @@ pub struct Totals {
     pub jobs: Counts,
     /// Bytes of their bodies, errors and progress reports.
     pub bytes: u64,
-    /// Number of jobs added since the server started, including jobs that existed at the start.
+    /// Number of jobs added since the server started, including jobs that existed at startup.
     pub added: u64,
     /// Number of jobs deleted since the server started, for any reason.
     pub deletes: u64,
     /// Number of claims that timed out since the server started.
     pub timeouts: u64,
-    /// Number of jobs that became ready again because their claims timed out.
+    /// Number of jobs that became ready again since the server started because their claims timed out.
     pub recycled: u64,
     /// Number of jobs abandoned since the server started.
     pub abandoned: u64,
-    /// Number of jobs removed because they had been abandoned, or claimed without a time limit, for the retention time.
+    /// Number of jobs removed since the server started because they had been abandoned, or claimed without a time
+    /// limit, for the retention time.
     pub pruned: u64,
-    /// Number of jobs that were not added because they were duplicates.
+    /// Number of jobs not added since the server started because they were duplicates.
     pub duplicates: u64,
     /// Number of queues.
     pub queues: u32,

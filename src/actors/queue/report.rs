@@ -1,4 +1,4 @@
-//! Reports of workers about a job: errors, progress, and how it ended. Reports are stored, so their sizes are bounded.
+//! Reports of workers about a job: errors, progress, and how the job ended. Reports are stored, so their sizes are limited.
 //!
 //! Change rule: stored in the journal and in pages, see `message.rs`.
 
@@ -40,7 +40,7 @@ impl From<ErrorText> for String {
 pub struct Progress {
     /// The percentage of the work that is done: 0 to 100.
     pub percent: Option<u8>,
-    /// The newest text, which describes what is being done.
+    /// The last reported text, which describes what is being done.
     pub text: Option<ErrorText>,
 }
 

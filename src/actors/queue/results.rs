@@ -1,7 +1,8 @@
-//! Results of jobs, as reported by their workers. They are kept for a given time, which may exceed the life of the job.
+//! Results of jobs, as reported by their workers. A result is kept for a given time, and may outlast its job.
 //!
-//! A worker stores the result of a job that it has claimed, then ends or fails the job. The result is not shown until the job is over, and
-//! the result of a later try replaces it. Results are limited in number and size: a new result displaces the oldest ones.
+//! A worker stores the result of a job that it has claimed, then ends or fails the job. Clients are not shown the
+//! result until the job is over (`handle/results.rs` ensures this), and the result of a later try replaces it. Results
+//! are limited in number and total size: at the limit, the oldest results are dropped for a new one.
 //!
 //! Change rule: [`KnownResult`] is stored in pages, see `message.rs`.
 
@@ -20,7 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number of bytes counted for each result in addition to its output and its error.
 const OVERHEAD: u64 = 200;
 
-/// The maximum number of results dropped for a new one. Even the largest displaces fewer, since each counts as `OVERHEAD` or more.
+/// The maximum number of results dropped for a new one. It matters only after the limits were lowered: otherwise even
+/// the largest result displaces fewer, since each result counts as at least `OVERHEAD` bytes.
 const DROPPED_MAX: usize = 1000;
 
 impl JobEnd {
@@ -39,7 +41,7 @@ pub struct JobResult {
     pub queue: QueueName,
     /// How it ended, as reported by its worker.
     pub end: JobEnd,
-    /// Number of claims since it was added or kicked, including the last one.
+    /// Number of tries since it was added or kicked, including the one that ended it. Claims that ended with a deferral do not count.
     pub attempts: u32,
     /// Milliseconds from the addition of the job to its end.
     pub age_ms: u64,
@@ -53,7 +55,7 @@ pub struct JobResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownResult {
     pub(super) result: JobResult,
-    /// The journal entry that stored it.
+    /// The sequence number of the journal entry that stored it.
     seq: Seq,
 }
 
@@ -76,13 +78,14 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Returns the result of a job.
+    /// Returns the stored result of a job; `None` if there is none.
     pub(super) fn of(&self, id: u64) -> Option<&JobResult> {
         let known = self.known.get(*self.by_job.get(&id)?)?;
         Some(&known.result)
     }
 
-    /// Returns the oldest results that must be dropped to make room for a result of this job.
+    /// Returns the slots of the oldest results that must be dropped to make room for this result of this job. The job's
+    /// earlier result is not among them, since it will be replaced.
     pub(super) fn in_the_way(&self, rules: ResultRules, id: u64, end: &JobEnd) -> Vec<Slot> {
         let own = self.by_job.get(&id);
         let bytes_of = |slot: &Slot| self.known.get(*slot).map_or(0, |it| it.result.end.bytes());
@@ -143,7 +146,7 @@ impl Results {
         self.known.load(page);
     }
 
-    /// Asserts that every result is indexed by job and by age, and is counted.
+    /// Asserts that the indexes contain exactly the stored results, and that the total of their bytes is correct.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         let known = || self.known.iter();

@@ -1,4 +1,4 @@
-//! The claimants of jobs, and the rights by which a job may be changed.
+//! The claimants of jobs, and what a message about a job presents to prove that its sender may change the job.
 //!
 //! Change rule: stored in the journal and in pages, see `message.rs`.
 
@@ -6,8 +6,8 @@ use crate::actors::binding::Binding;
 use crate::ids::Token;
 use serde::{Deserialize, Serialize};
 
-/// A worker that claims jobs over a connection. When the connection ends, the jobs are given back. Unique during the life of the
-/// server process.
+/// A worker that claims jobs over a connection. When the connection ends, the jobs are given back. The number is unique
+/// during the life of the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Worker(pub u64);
@@ -25,14 +25,14 @@ pub enum Claimant {
     Process(Binding),
 }
 
-/// The right by which a job is changed.
+/// What proves that the sender of a message may change a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Right {
-    /// The connection that claimed it. The connection may also delete an unclaimed job.
+    /// The connection that claimed the job. Any connection may also delete an unclaimed job.
     Worker(Worker),
-    /// The token of its claim.
+    /// The token of the job's claim.
     Token(Token),
-    /// No right. Sufficient only for unclaimed jobs.
+    /// Nothing. This is sufficient only to delete a job that is not claimed.
     Unclaimed,
 }

@@ -1,7 +1,8 @@
-//! The newest root job of each key, while it is remembered: `MediaWiki`'s root-job deduplication.
+//! The newest root job of each key, while that is remembered: `MediaWiki`'s root-job deduplication.
 //!
-//! A job that comes from a root job older than the newest of its key is a duplicate. Its claimant is notified, and ends the
-//! job without doing the work. Jobs from a root job with an equal time are not duplicates.
+//! A job that comes from a root job older than the newest of its key is a duplicate. The reply to its claim reports
+//! this, so that the worker ends the job without doing the work. Jobs from a root job with an equal time are not
+//! duplicates.
 
 use crate::actors::queue::message::{DedupKey, Root};
 use crate::clock::Timestamp;
@@ -47,7 +48,7 @@ impl Roots {
         self.newest(root.key).is_some_and(|at| at >= root.at)
     }
 
-    /// Returns the time of the newest root job with this key.
+    /// Returns the time of the newest root job with this key; `None` if none is remembered.
     pub(super) fn newest(&self, key: DedupKey) -> Option<u64> {
         let slot = self.keys.get(&key)?;
         Some(self.known.get(*slot)?.root.at)

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub struct Rules {
     /// The maximum total number of jobs in all queues.
     pub jobs_max: u32,
-    /// The maximum total size of bodies and stored errors in all queues, in bytes. When it is reached, no job is added.
+    /// The maximum total size of bodies, errors and progress reports in all queues, in bytes. When it is reached, no job is added.
     pub bytes_max: u64,
-    /// The maximum number of queues.
+    /// The maximum number of queues that have jobs or are paused.
     pub queues_max: u32,
     /// The maximum length of a body, in bytes.
     pub body_bytes_max: u32,
@@ -67,7 +67,7 @@ impl TenantRules {
     /// The maximum weight.
     pub const WEIGHT_MAX: u32 = 1000;
 
-    /// Returns whether `weight` is valid.
+    /// Returns whether `weight` is between 1 and [`TenantRules::WEIGHT_MAX`].
     pub const fn is_weight(weight: &u32) -> bool {
         0 < *weight && *weight <= Self::WEIGHT_MAX
     }
@@ -109,7 +109,7 @@ pub struct TypeRules {
     pub order: Order,
     /// Length of a claim in milliseconds, unless the claim or the job specifies one; 0 for no limit.
     pub claim_ttl_ms: u64,
-    /// Number of tries after which a job is abandoned; 0 for no limit.
+    /// Number of tries after which a job is abandoned; 0 for no limit. For jobs added by the beanstalk protocol, see `tube_max_tries`.
     pub max_tries: u32,
     /// Whether a job is tried again if its claim ends without a result. If not, it is run at most once.
     pub retries: bool,
@@ -121,12 +121,13 @@ pub struct TypeRules {
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub throttle_milli: u32,
-    /// When a failed job is retried if its worker does not specify this; at the end of its claim if `None`.
+    /// The delay before a failed job is retried, unless its worker specifies one. If `None`, the job is retried when
+    /// its claim would have ended.
     pub backoff: Option<Backoff>,
     /// The reason why no jobs may be added; `None` if they may.
     #[serde(rename = "read_only_reason")]
     pub read_only: Option<String>,
-    /// Number of tries of a job that a tube command added; 0 for no limit.
+    /// Number of tries of a job that was added by a command of the beanstalk protocol; 0 for no limit.
     pub tube_max_tries: u32,
     /// Members of a JSON body that are ignored when bodies are compared for deduplication.
     pub dedup_ignore: Vec<String>,
@@ -140,7 +141,7 @@ impl TypeRules {
     /// The default rank of a type.
     pub const RANK: u32 = 100;
 
-    /// Returns the number of tries of a job, which depends on whether a tube command added it.
+    /// Returns the maximum number of tries of a job, or 0 for no limit. `tube` is whether a command of the beanstalk protocol added it.
     pub(super) fn tries(&self, tube: bool) -> u32 {
         if tube {
             self.tube_max_tries
@@ -223,8 +224,9 @@ impl Default for Rules {
 }
 
 impl Default for TypeRules {
-    /// By priority, with enough tries that only a job that never succeeds is abandoned. Jobs added by tube commands are
-    /// tried without limit, as in beanstalkd.
+    /// Returns the rules for types without settings: jobs are claimed by priority, with enough tries that only a job
+    /// that never succeeds is abandoned. Jobs added by commands of the beanstalk protocol are tried without limit, as
+    /// in beanstalkd.
     fn default() -> Self {
         Self {
             class: Class::Durable,
@@ -246,8 +248,8 @@ impl Default for TypeRules {
 }
 
 impl Default for Backoff {
-    /// One second, doubled each time up to an hour, plus or minus a tenth, so that jobs that fail together are not all
-    /// retried together.
+    /// Returns a delay of one second, doubled with each try up to an hour, plus or minus a tenth, so that jobs that
+    /// fail together are not all retried together.
     fn default() -> Self {
         Self {
             first_ms: 1000,

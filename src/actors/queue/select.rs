@@ -14,11 +14,11 @@ use crate::spine::machine::Request;
 /// The maximum number of items examined for one answer.
 pub(super) const LOOKED_AT_MAX: u32 = 8192;
 
-/// The number of random picks that are tried before the matching queues are counted.
+/// The number of random picks that are tried before all queues are searched.
 const TRIES: u64 = 32;
 
 impl QueueMachine {
-    /// Returns the jobs that match the selection, by slot.
+    /// Returns a page of the jobs that match the selection, by slot, and the slot at which to continue.
     pub(super) fn select_jobs(&self, selection: &JobSelection, offset: Offset) -> Reply {
         let JobSelection {
             queue,
@@ -55,7 +55,7 @@ impl QueueMachine {
                 && kind.as_ref().is_none_or(is_of)
                 && error.as_ref().is_none_or(has)
         };
-        // The jobs of a process are indexed. Otherwise, all jobs must be searched.
+        // The jobs of a process are indexed. Without a process, all jobs are searched, a limited number per query.
         let extent = self.state.jobs.extent();
         let end = match process {
             Some(_) => extent,
@@ -76,7 +76,7 @@ impl QueueMachine {
         Reply::JobPage { jobs, next }
     }
 
-    /// Returns the queues that match the selection, by their slot in memory.
+    /// Returns a page of the queues that match the selection, by their slot in memory, and the slot at which to continue.
     pub(super) fn select_queues(&self, selection: &QueueSelection, offset: Offset) -> Reply {
         let QueueSelection {
             tenant,
@@ -106,7 +106,7 @@ impl QueueMachine {
         Reply::QueuePage { queues, next }
     }
 
-    /// Returns the names of queues, by their slot in memory.
+    /// Returns the names of the next queues, by their slot in memory, and the slot at which to continue.
     pub(super) fn names(&self, from: Slot) -> Reply {
         let extent = self.state.queues.extent();
         let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
@@ -117,8 +117,8 @@ impl QueueMachine {
         }
     }
 
-    /// Chooses a queue at random. Usually one of the first picks matches, whatever the number of queues. If only few of
-    /// many queues match, they are counted, with a bounded number of queues per query.
+    /// Chooses a queue at random. Usually one of the first random picks matches, whatever the number of queues. If none
+    /// does, all queues are searched for matches, a limited number per query.
     pub(super) fn choose(&self, choice: &Choice) -> Reply {
         let Choice {
             chance,
@@ -144,7 +144,8 @@ impl QueueMachine {
         let share = offered.iter().skip(*from as usize);
         let share: Vec<&Slot> = share.take(LOOKED_AT_MAX as usize).filter(may).collect();
         let among = among.saturating_add(u32::try_from(share.len()).unwrap_or(u32::MAX));
-        // Every queue is chosen with the same probability, whichever query examines it: the new queues compete with all earlier ones.
+        // Every matching queue is chosen with the same probability, whichever query examines it: the matches of this
+        // query compete with all earlier matches.
         let place = mix(chance ^ u64::from(*from)).checked_rem(among.into());
         let place = place.and_then(|place| usize::try_from(place).ok());
         let chosen = place.and_then(|place| share.get(place));

@@ -9,7 +9,8 @@ use crate::spine::machine::{Machine as _, Now};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Checks that pages together are complete, that a filter returns only what matches it, and that a random choice is allowed.
+/// Checks that pages together are complete, that a filter returns only what matches it, and that a randomly chosen
+/// queue is one that the model allows.
 pub(super) fn compare(machine: &QueueMachine, model: &Model) {
     let queues = model.queues();
     let any = std::iter::once(None);
@@ -134,7 +135,7 @@ fn compare_queues(machine: &QueueMachine, queues: &[QueueName]) {
 
 fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
     let is_ready = |queue: &&QueueName| {
-        let kind = std::str::from_utf8(queue.kind()).expect("a name is ASCII");
+        let kind = std::str::from_utf8(queue.kind()).expect("a queue name is ASCII");
         let of_types = kinds.is_empty() || kinds.contains(&kind);
         let has_job = !model.line(queue, Phase::Ready).is_empty();
         of_types && has_job && !model.is_shut(queue) && kind != "closed"
@@ -149,7 +150,7 @@ fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
         among: 0,
     };
     let Reply::Chosen { queue, among, next } = ask(machine, &Query::Next(choice)) else {
-        panic!("a choice was not answered with a choice");
+        panic!("`Query::Next` is answered with `Reply::Chosen`");
     };
     assert_eq!(next, None, "few queues need only one query");
     assert_eq!(

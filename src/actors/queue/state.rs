@@ -1,9 +1,9 @@
 //! Jobs and queues, with the indexes over them, and the operations that move a job from phase to phase.
 //!
-//! Invariants: a job is in the index of its phase and in no other. A queue has a number while it has jobs or is paused,
-//! and exists while it has a number, is watched, used or waited for, or is closed by a throttle. Counts match a fresh
-//! count. Nothing is decided here: `decide.rs` and `adding.rs` decide what happens to a job, and `commit.rs` applies their
-//! decisions through this file.
+//! Invariants: a job is in the index of its phase and of no other phase. A queue has a number while it has jobs or is
+//! paused. It exists while it has a number, clients use it, watch it or wait for it, a `Watch::Standing` names it, or
+//! its throttle is closed. The stored counts are correct. Nothing is decided here: `decide.rs` and `adding.rs` decide
+//! what happens to a job, and `commit.rs` applies their decisions through this file.
 
 #![expect(
     clippy::indexing_slicing,
@@ -50,9 +50,9 @@ pub(super) struct State {
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
     /// The claims of connections, ordered by when they end.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
-    /// Claims that are bound to processes.
+    /// Claims that are bound to processes, ordered by process.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,
-    /// Unclaimed jobs with a deduplication key, by the number of their queue and the key, the oldest first.
+    /// Ready, delayed and retrying jobs with a deduplication key, ordered by the number of their queue, by key and by age.
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// The newest root job of each key.
     pub(super) roots: Roots,
@@ -60,8 +60,9 @@ pub(super) struct State {
     pub(super) uniques: Uniques,
     /// Results of finished jobs.
     pub(super) results: Results,
-    /// Jobs whose end is awaited by a client, and those of them that are over. Volatile.
+    /// Ids of jobs for whose end a request waits. Volatile.
     pub(super) awaited: BTreeSet<u64>,
+    /// Ids of awaited jobs that are over; the requests that wait for them will be answered after the commit. Volatile.
     pub(super) over: Vec<u64>,
     /// Queues that are offered to clients that name no queue: they have claimable jobs and are not read-only.
     pub(super) offered: Vec<Slot>,
@@ -69,12 +70,12 @@ pub(super) struct State {
     pub(super) wanted: BTreeSet<Slot>,
     /// The turns of tenants.
     pub(super) turns: Turns,
-    /// The newest journal entry. Volatile.
+    /// The sequence number of the last journal entry that was committed. Volatile.
     pub(super) entry: Seq,
     pub(super) totals: Totals,
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
-    /// Whether removals by time are held back. Volatile.
+    /// Whether removals by time are held back, because the wall clock is in doubt. Volatile.
     held: bool,
     /// A buffer for the body being hashed, kept for reuse.
     scratch: Vec<u8>,
@@ -94,7 +95,7 @@ impl State {
         self.reseat();
     }
 
-    /// Holds back removals by time, or stops holding them back.
+    /// Holds back removals by time if `held` is true, and otherwise allows them again.
     pub(super) fn hold_removals(&mut self, held: bool) {
         self.held = held;
         self.jobs.hold(held);
@@ -140,7 +141,7 @@ impl State {
         self.jobs.get(slot)
     }
 
-    /// Returns a job by its id.
+    /// Returns a job by its id; `None` if it does not exist.
     pub(super) fn find(&self, id: u64) -> Option<(Slot, &Job)> {
         let slot = self.ids.get(id)?;
         Some((slot, &self.jobs[slot]))
@@ -175,7 +176,7 @@ impl State {
         queue.view(&self.jobs, pause, offset)
     }
 
-    /// Returns the oldest unclaimed job of a queue with this key.
+    /// Returns the slot of the oldest ready, delayed or retrying job of a queue with this key; `None` if there is none.
     pub(super) fn twin(&self, queue: &QueueName, key: DedupKey) -> Option<Slot> {
         let number = self.queue_named(queue)?.1.number?;
         let mut twins = self.dedup.range((number, key, 0, Slot(0))..);
@@ -202,7 +203,7 @@ impl State {
         }
     }
 
-    /// Returns when the claim of a job ends; `None` if the job is not claimed.
+    /// Returns when the claim of a claimed job ends; `None` if it ends only with its process.
     pub(super) fn claimed_until(&self, slot: Slot) -> Option<Timestamp> {
         self.jobs.get(slot)?.claimed_until(self.head.epoch)
     }
@@ -219,19 +220,20 @@ impl State {
         claims.first().map(|(until, _)| *until)
     }
 
-    /// Returns the slots of a worker's claims, in the order in which they end.
+    /// Returns the slots of the jobs that a worker has claimed, in the order in which the claims end.
     pub(super) fn claims(&self, worker: Worker) -> impl Iterator<Item = Slot> + '_ {
         let claims = self.workers.get(&worker).into_iter().flatten();
         claims.map(|(_, slot)| *slot)
     }
 
-    /// Returns the slots of the claims that are bound to a process.
+    /// Returns the slots of the jobs whose claims are bound to a process.
     pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
         let all = (process, Slot(0))..=(process, Slot::NONE);
         self.bound.range(all).map(|(_, slot)| *slot)
     }
 
-    /// Returns the oldest waiting request for a queue that has claimable jobs. Of several queues, takes the one with the most urgent job.
+    /// Returns the oldest waiting request for a queue that has claimable jobs; `None` if there is none. Of several such
+    /// queues, the queue with the first job in claiming order is served first.
     pub(super) fn wanted(&self) -> Option<Ticket> {
         let best = self.wanted.iter().min_by_key(|slot| {
             let first = self.queues[**slot].ready.first(&self.jobs);
@@ -277,13 +279,13 @@ impl State {
         }
     }
 
-    /// Changes the head.
+    /// Changes the state that belongs to no single item.
     pub(super) fn change_head(&mut self, seq: Seq, change: impl FnOnce(&mut Head)) {
         self.head.change(self.pages.by(seq), change);
         self.totals.draining = self.head.draining;
     }
 
-    /// Adds a job.
+    /// Adds a job. Also registers the root job and remembers the deduplication key, if the job requires this.
     pub(super) fn put(&mut self, slot: Slot, stamp: Stamp, put: &Put, new: &NewJob) {
         let queue = self.queue_for(&put.queue);
         let number = self.hold(queue, stamp.seq);
@@ -360,7 +362,7 @@ impl State {
         }
     }
 
-    /// Records what stays constant while a job changes phases: its body's digest, its size and its id.
+    /// Adds a new job to the digest of bodies, the totals and the index of ids, which a change of its phase does not affect.
     pub(super) fn settle(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         job.canonical_body(&mut self.scratch);
@@ -401,7 +403,7 @@ impl State {
         self.results.remove(self.pages.by(seq), slot);
     }
 
-    /// Removes a job.
+    /// Removes a job, and its queue if nothing else keeps the queue in existence.
     pub(super) fn delete(&mut self, slot: Slot, seq: Seq) {
         self.leave(slot);
         self.touch_body(slot, pages::is_apart(self.jobs[slot].body()), seq);
@@ -441,8 +443,9 @@ impl State {
         self.let_go(queue, stamp.seq);
     }
 
-    /// Starts the server: jobs kept in memory are removed, spans restart, the claims of connections are given back,
-    /// and a drain ends.
+    /// Handles a server start: jobs kept in memory are removed, the spans of claims and of waits for a retry restart,
+    /// the claims of connections are given back, and new jobs are accepted again. Job ids that the previous process may
+    /// have issued are skipped.
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;
         self.entry = stamp.seq;
@@ -510,7 +513,7 @@ impl State {
         }
     }
 
-    /// Returns the queue with this name, creating it if necessary.
+    /// Returns the slot of the queue with this name, creating the queue if necessary.
     pub(super) fn queue_for(&mut self, name: &QueueName) -> Slot {
         if let Some((slot, _)) = self.queue_named(name) {
             return slot;
@@ -525,7 +528,7 @@ impl State {
         slot
     }
 
-    /// Returns the number of a queue that is about to have durable state. Assigns a number if it has none.
+    /// Returns the number of a queue that is about to have jobs or be paused. Assigns a number if it has none.
     fn hold(&mut self, queue: Slot, seq: Seq) -> Slot {
         if let Some(number) = self.queues[queue].number {
             return number;
@@ -541,7 +544,7 @@ impl State {
         number
     }
 
-    /// Releases a queue's number if it no longer has durable state, and removes the queue if it has no reason to exist.
+    /// Frees the number of a queue that has neither jobs nor a pause, and removes the queue if it has no other reason to exist.
     pub(super) fn let_go(&mut self, queue: Slot, seq: Seq) {
         if let Some(number) = self.queues[queue].number
             && !self.queues[queue].is_durable()
@@ -552,7 +555,7 @@ impl State {
         self.forsake(queue);
     }
 
-    /// Removes a queue if it has no reason to exist.
+    /// Removes a queue if it exists and has no reason to, see [`Queue::is_present`].
     pub(super) fn forsake(&mut self, queue: Slot) {
         if self.queues.get(queue).is_none_or(Queue::is_present) {
             return;
@@ -561,7 +564,7 @@ impl State {
         let gone = self.queues.remove(queue);
         assert!(
             self.names.remove(&gone.name, queue),
-            "a queue is found by its name"
+            "an existing queue is in the table of names"
         );
         self.totals.queues -= 1;
     }
@@ -571,7 +574,7 @@ impl State {
         change(&mut self.queues[queue]);
     }
 
-    /// Adds or removes a request that is waiting for a job of a queue.
+    /// Adds a request that waits for a job of a queue if `waits` is true, and otherwise removes it.
     pub(super) fn await_job(&mut self, queue: Slot, ticket: Ticket, waits: bool) {
         let waiting = &mut self.queues[queue].waiting;
         if waits {
@@ -583,7 +586,7 @@ impl State {
     }
 }
 
-/// Clears the fields that belong to a claim.
+/// Clears the fields that belong to a claim. `at` is when the job's next phase begins.
 pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
     story.since = at;
     story.until = Timestamp(0);

@@ -1,5 +1,5 @@
-//! Random steps for the tests of the queue rules: messages, clients that come and go, and the passage of time. Also
-//! contains the rules of the types used.
+//! Random steps for the tests of the queue rules: messages, clients that connect and disconnect, and the passage of
+//! time. Also contains the rules of the types that the steps use.
 
 use crate::actors::binding::{Binding, EndNotice, Exit, Until};
 use crate::actors::queue::{
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Send(Message),
-    /// Send a message about a job. The id in the message selects one of the existing jobs.
+    /// Send a message about a job. The id in the message selects an existing job, or none.
     About(Message, Authority),
     Wait(Pop),
     Attend(QueueName, Vec<QueueName>),
@@ -23,11 +23,11 @@ pub(super) enum Step {
     Pass(u64),
     /// Step the wall clock by this many milliseconds.
     Wall(i64),
-    /// Start the server, skipping this many sequence numbers.
+    /// Restart the server, skipping this many sequence numbers.
     Start(u64),
     /// Begin a checkpoint, or continue one.
     Checkpoint,
-    /// Build a new machine from the newest snapshot and the log after it.
+    /// Build a new machine from the latest snapshot and the log entries after it.
     Reload,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Step {
 pub(super) enum Authority {
     /// The right of its claimant.
     Claimant,
-    /// The right of this worker, whether or not it claimed the job.
+    /// The right of this worker, whether or not the worker claimed the job.
     Worker(u64),
     /// The current token minus this number.
     Stale(u64),
@@ -132,13 +132,14 @@ fn queue() -> impl Strategy<Value = QueueName> {
         "a", "a", "a", "b", "few", "few", "t:few", "t:a", "u:slow", "forever", "closed", "once",
         "memory", "same", "slow", "slow",
     ];
-    prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
+    prop::sample::select(NAMES)
+        .prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
 }
 
 /// Generates a queue whose jobs have few tries.
 fn few() -> impl Strategy<Value = QueueName> {
     let names = prop::sample::select(&["few", "t:few"][..]);
-    names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
+    names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
 }
 
 /// Generates one of a few spans, so that deadlines coincide, or one that never ends.
@@ -158,7 +159,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
     ]
 }
 
-/// Generates one of two processes.
+/// Generates one of two processes, and how much of its tree must end.
 fn process() -> impl Strategy<Value = (ProcessId, Until)> {
     let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
     ((1u128..3).prop_map(ProcessId), until)
@@ -192,7 +193,7 @@ fn binding() -> impl Strategy<Value = Binding> {
 }
 
 fn pop() -> impl Strategy<Value = Pop> {
-    // Some lists have repeated queues, and some are empty.
+    // Lists may be empty, and may name a queue repeatedly.
     let queues = prop::collection::vec(queue(), 0..5);
     let weights = prop_oneof![
         3 => Just(Vec::new()),
@@ -370,7 +371,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (queue(), prop::collection::vec(queue(), 0..3))
             .prop_map(|(using, watching)| Step::Attend(using, watching)),
         2 => (0usize..9).prop_map(Step::Leave),
-        // Whole seconds, so that deadlines coincide, and others, so that they do not.
+        // Whole seconds, so that deadlines coincide, and other intervals, so that they do not.
         8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
         2 => (0u64..12_000).prop_map(Step::Pass),
         1 => Just(Step::Pass(14 * 24 * 3_600_000)),
@@ -379,7 +380,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => Just(Step::Checkpoint),
         1 => Just(Step::Reload),
     ];
-    // A drain lasts until a restart, so it comes late, if at all.
+    // A drain refuses new jobs until a restart, so it happens after most of the steps, if at all.
     (
         prop::collection::vec(step.clone(), 0..150),
         prop::collection::vec(step, 0..20),

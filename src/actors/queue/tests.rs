@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
-/// The machine under test with its model and its replica, and the log of committed entries.
+/// The machine under test, its model, a replica, and the log of committed entries.
 pub(super) struct Pair {
     pub(super) machine: QueueMachine,
     /// A machine without waiting clients, which must make the same decisions.
@@ -35,11 +35,11 @@ pub(super) struct Pair {
     log: Vec<Logged>,
     shelf: Shelf<QueueMachine>,
     tickets: u64,
-    /// Number of steps after which a closed queue had jobs.
+    /// Number of steps after which a closed queue had ready jobs.
     closed: u32,
     /// Messages sent to the `ProcessActor` since they were last compared.
     pub(super) told: Vec<ToProcesses>,
-    /// Number of duplicates claimed from throttled queues.
+    /// Number of jobs claimed from throttled queues that a newer root job had made obsolete.
     spared: u32,
 }
 
@@ -88,7 +88,7 @@ impl Pair {
         assert_eq!(
             outcome,
             self.replica.decide(&self.moment(), message),
-            "waiting and connected clients do not affect {message:?}"
+            "waiting and connected clients do not affect the decision about {message:?}"
         );
         let stamp = Stamp {
             seq: Seq(self.seq.0 + 1),
@@ -212,7 +212,7 @@ impl Pair {
             let next = self.model.next_due(self.now);
             assert!(
                 next.as_ref() == Some(&due) || self.model.may_serve(&due, self.now),
-                "{due:?} is due, not {next:?}"
+                "the machine's next due item, {due:?}, is that of the model, {next:?}"
             );
             let before = self.seq;
             let reply = self.send(&message);
@@ -316,7 +316,7 @@ impl Pair {
         }
     }
 
-    /// Restarts the server: all clients are gone, and spans restart.
+    /// Restarts the server: all clients disconnect, and the machines handle the start.
     fn start(&mut self, skipped: u64) {
         while !self.model.waiters.is_empty() || !self.model.present.is_empty() {
             self.leave(0);
@@ -334,7 +334,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that `resume` restates each watch once.
+    /// Checks that `resume` sends all requests to the `ProcessActor` again that the claims require.
     fn resume(&mut self) {
         let mut effects = Effects::<QueueMachine>::default();
         self.machine.resume(&mut effects);
@@ -345,7 +345,10 @@ impl Pair {
             list.sort_by_key(|said| format!("{said:?}"));
             list.dedup();
         }
-        assert_eq!(told, right, "every watch is restated");
+        assert_eq!(
+            told, right,
+            "all requests about bound claims are sent again"
+        );
     }
 
     /// Inserts an existing job or an unknown id, and a right to the job, into a message.
@@ -371,7 +374,7 @@ impl Pair {
         message
     }
 
-    /// Returns the id of the selected job, or an unknown id, and a right to the job.
+    /// Returns the id of the selected job and a right to the job; an unknown id if no job is selected.
     fn of_claim(&self, id: u64, whose: Authority) -> (u64, Right) {
         let job = self.pick(id);
         let token = job.and_then(|job| job.view.token).unwrap_or_default();
@@ -388,7 +391,7 @@ impl Pair {
         (job.map_or(u64::MAX, |job| job.view.id), by)
     }
 
-    /// Returns the existing job that `id` selects, or none.
+    /// Returns the job at position `id`, modulo the number of jobs plus one; `None` if no job has that position.
     fn pick(&self, id: u64) -> Option<&Entry> {
         let jobs = &self.model.jobs;
         let place = usize::try_from(id).expect("the id is small") % (jobs.len() + 1);
@@ -401,7 +404,8 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
-        // The host first processes due items, too: queues that were closed in the snapshot may be open by now.
+        // Like the host, calls `due` first, for its side effect: it opens the queues that were closed in the snapshot
+        // and may be open by now.
         self.resume();
         let _nothing = self.machine.due(self.both());
         self.replica.resume(&mut Effects::<QueueMachine>::default());
@@ -435,7 +439,7 @@ fn to_processes(effect: Effect<Reply, Never>) -> ToProcesses {
     rmp_serde::from_slice(&message).expect("the message is for the process actor")
 }
 
-/// Returns the part of the state that a snapshot keeps.
+/// Returns the part of the view that a snapshot preserves, as text.
 fn shown(machine: &QueueMachine) -> String {
     machine.assert_whole();
     let View {
@@ -455,7 +459,7 @@ fn shown(machine: &QueueMachine) -> String {
 }
 
 impl Logged {
-    /// Commits this record again if it follows `after`.
+    /// Applies this record to a machine if its sequence number is greater than `after`.
     fn repeat(&self, machine: &mut QueueMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -537,7 +541,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     for _ in 0..1500 {
         let steps = steps()
             .new_tree(&mut runner)
-            .expect("steps can be drawn")
+            .expect("the strategy generates steps")
             .current();
         let mut pair = Pair::new(Order::Priority);
         for step in steps {

@@ -1,14 +1,14 @@
 //! Limits the number of items claimed from a queue per second: each claim closes its queue temporarily.
 //!
-//! A queue opens again in the first millisecond that its rate allows, by a deadline of its own. In the long run, the rate
-//! is met exactly, even across restarts: the time for which a queue is closed follows from the claims in the journal and,
-//! for claims before a snapshot, from a page. It depends on the rules, so it is in no digest. `commit.rs` determines which
-//! claims close a queue.
+//! A queue opens again in the first millisecond that its rate allows, without a journal entry. In the long run, the
+//! rate is met exactly, even across restarts: the time for which a queue is closed follows from the claims in the
+//! journal and, for claims before a snapshot, from a page. That time depends on the rules, so it is not part of the
+//! digest. `commit.rs` determines which claims close a queue.
 
 use crate::actors::queue::rules::TypeRules;
 use crate::clock::Timestamp;
 
-/// One second, in units of a microsecond times a thousandth of an item.
+/// One second in microseconds, times 1000: divided by thousandths of an item per second, it gives microseconds per item.
 const SECOND: u64 = 1_000_000 * 1000;
 
 /// The state of a queue's throttle.
@@ -16,9 +16,9 @@ const SECOND: u64 = 1_000_000 * 1000;
 pub(super) struct Throttle {
     /// Microseconds for which an item closes the queue; 0 if the queue is not throttled.
     item_us: u64,
-    /// When the newest closing ends, in microseconds since 1970.
+    /// When the last closing ends, as node time in microseconds since 1970.
     end_us: u64,
-    /// Whether the queue is closed, and in the list of queues to be opened.
+    /// Whether the queue is closed. If so, it is in `State::closings`.
     is_closed: bool,
 }
 
@@ -41,7 +41,7 @@ impl Throttle {
         self.is_closed
     }
 
-    /// Returns the first millisecond in which the queue is open.
+    /// Returns the first millisecond in which the queue may be open.
     pub(super) const fn opens(&self) -> Timestamp {
         Timestamp(self.end_us.div_ceil(1000))
     }
@@ -56,7 +56,7 @@ impl Throttle {
         self.is_closed = false;
     }
 
-    /// Returns when the newest closing ends, in microseconds since 1970.
+    /// Returns when the last closing ends, as node time in microseconds since 1970.
     pub(super) const fn end_us(&self) -> u64 {
         self.end_us
     }
@@ -66,10 +66,11 @@ impl Throttle {
         (self.end_us, self.is_closed) = (end_us, true);
     }
 
-    /// Closes the queue for `items` more items.
+    /// Closes the queue for the time that its rate requires after a claim of `items` items.
     pub(super) fn close(&mut self, at: Timestamp, items: u32) {
         let now = at.0.saturating_mul(1000);
-        // Times are in milliseconds, so a claim in the first open millisecond counts from the exact end of the closing.
+        // A claim is timed in milliseconds. If it occurs in the first open millisecond, the new closing begins at the
+        // exact end of the last one, so that rounding does not lower the rate.
         let from = if self.opens() >= at { self.end_us } else { now };
         self.end_us = from.saturating_add(self.item_us.saturating_mul(items.into()));
         self.is_closed = true;

@@ -1,4 +1,5 @@
-//! Determines which queue has its tenant's turn, and when a queue joins or leaves the line.
+//! Determines which queue provides the job in a tenant's turn, and when a queue joins or leaves the line of queues with
+//! claimable jobs. For turns, see `turns.rs`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +18,7 @@ use crate::lookup::slab::Slab;
 use std::collections::BTreeSet;
 
 impl State {
-    /// Registers a new queue with its tenant.
+    /// Registers a new queue with its tenant, creating the tenant if necessary. Returns the queue's position, which is not in line yet.
     pub(super) fn stand(&mut self, name: &QueueName) -> Stand {
         let turns = &mut self.turns;
         let tenant = turns.names.get(name.tenant()).copied();
@@ -54,7 +55,8 @@ impl State {
         turns.left.push((stand.tenant, stand.is_claimable));
     }
 
-    /// Notes that the claimable jobs of a queue may have changed.
+    /// Records a queue for `settle_turns` if it has become claimable or is no longer claimable, or if its place among
+    /// the offered queues is outdated.
     pub(super) fn note_turn(&mut self, slot: Slot) {
         let queue = &self.queues[slot];
         let stand = &queue.stand;
@@ -63,13 +65,14 @@ impl State {
             self.turns.changed.push(slot);
         }
         if joins_or_leaves {
-            // Marks the page as changed now, while the queue is still part of it.
+            // The page must be marked before it changes; in `settle_turns`, the queue may already have been removed.
             self.touch_turns();
         }
     }
 
     /// Adds queues that have become claimable to the line, in the order of their names, and removes queues that are no
-    /// longer claimable. Called after each journal entry, so changes that are undone within an entry have no effect.
+    /// longer claimable. Called after each journal entry, so two changes within an entry that cancel each other out
+    /// have no effect.
     pub(super) fn settle_turns(&mut self) {
         if self.turns.changed.is_empty() && self.turns.left.is_empty() {
             return;
@@ -114,7 +117,7 @@ impl State {
         }
     }
 
-    /// Removes a queue from the indexes of offered queues.
+    /// Removes a queue from the indexes of offered queues, if it is there.
     fn unseat(&mut self, slot: Slot) {
         let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
         let stand = &mut queue.stand;
@@ -158,7 +161,8 @@ impl State {
         }
     }
 
-    /// Returns the selected queue whose turn it is at `at`, and the virtual time at which the turn ends; `None` if there is no such queue.
+    /// Returns the selected queue that provides the next job at `at`, and the virtual time at which its tenant's turn
+    /// ends; `None` if no selected queue has a claimable job.
     pub(super) fn turn(&self, of: &AnyType, at: Timestamp) -> Option<(Slot, u64)> {
         let opened = self.opened(of, at);
         let tenants = &self.turns.tenants;
@@ -172,8 +176,8 @@ impl State {
         Some((queue, end.max(self.turns.clock)))
     }
 
-    /// Returns the queues whose closing has ended but that have not been opened yet, as happens in a replay: tenant, rank, position in
-    /// line and slot.
+    /// Returns tenant, rank, position in line and slot of each selected queue whose closing has ended but that has not
+    /// been opened yet, which happens in a replay.
     fn opened(&self, of: &AnyType, at: Timestamp) -> Vec<(Slot, u32, u64, Slot)> {
         let due = self.closings.range(..=(at, Slot::NONE));
         let due = due.filter_map(|(_, slot)| {
@@ -225,8 +229,8 @@ impl State {
         best.map(|(_, tenant)| tenant)
     }
 
-    /// Returns whether to search by type instead of by tenant: when types are named, or when some are left out and there
-    /// are fewer types than tenants.
+    /// Returns whether to search by type instead of by tenant. That is faster when types are named, or when some are
+    /// left out and there are fewer types than tenants.
     fn goes_by_kind(&self, of: &AnyType) -> bool {
         let turns = &self.turns;
         !of.types.is_empty() || !of.except.is_empty() && turns.kinds.len() < turns.any.len()
@@ -246,7 +250,7 @@ impl State {
         kinds.values().filter(is_asked).collect()
     }
 
-    /// Returns the rank, position in line and slot of the queue that provides the job in a tenant's turn.
+    /// Returns the rank, position in line and slot of the selected queue that provides the job in a tenant's turn; `None` if there is none.
     fn first_queue(&self, of: &AnyType, tenant: Slot) -> Option<(u32, u64, Slot)> {
         let tenant = &self.turns.tenants[tenant];
         if of.types.is_empty() {
@@ -263,7 +267,7 @@ impl State {
         found.min()
     }
 
-    /// Records that a queue has had its tenant's turn, which ended at `end`.
+    /// Records that a queue has provided a job in its tenant's turn, which ended at `end`. Both move to the end of their lines.
     pub(super) fn take_turn(&mut self, slot: Slot, of: &AnyType, end: u64) {
         self.touch_turns();
         self.unseat(slot);
@@ -280,7 +284,7 @@ impl State {
         }
     }
 
-    /// Corrects the outdated keys of queues that come first for the selected types.
+    /// Updates the outdated keys of queues that come first for the selected types.
     fn put_right(&mut self, of: &AnyType) {
         let mut late = Vec::new();
         for seats in self.asked_kinds(of) {
@@ -295,7 +299,7 @@ impl State {
         }
     }
 
-    /// Applies new weights and ranks, and new rules about which types must be requested by name.
+    /// Applies new weights and ranks, and new rules about which types must be requested by name, to all queues.
     pub(super) fn reseat(&mut self) {
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
         for slot in &slots {

@@ -1,15 +1,17 @@
 //! The turns of tenants: self-clocked fair queueing (Golestani 1994) over tenants with claimable jobs.
 //!
 //! A turn costs a tenant [`SCALE`] divided by its weight. Tenants are served in the order of the virtual time at which
-//! their next turn would end, and the virtual clock advances to that end; a tenant that becomes ready begins at the
-//! clock. So between two turns of a ready tenant, another tenant gets at most as many as its weight allows, plus one,
-//! and each of several equal tenants is served once before any is served twice. Among a tenant's queues the one whose
-//! type has the lowest rank comes first, and among equal ranks the one that was served least recently.
+//! their next turn would end, and the virtual clock advances to that end. The first turn of a tenant that gets
+//! claimable jobs begins at the current virtual time. So between two turns of a tenant with claimable jobs, another
+//! tenant gets at most as many turns as the ratio of their weights, plus one, and each of several tenants with equal
+//! weights is served once before any is served twice. Among a tenant's queues the one whose type has the lowest rank
+//! comes first, and among equal ranks the one that was served least recently.
 //!
-//! The clock and the positions of tenants and queues follow from journal entries alone, since the outcome records the effect of the weights
-//! on a turn. So they survive a restart, and a page stores them in snapshots. They are in no digest, since entries older than this feature
-//! move them, too. Weights and ranks are rules, which affect only the indexes. The number of steps for a pick is logarithmic in the number
-//! of ready queues. `turning.rs` determines which queues are offered, and which of them provides a job.
+//! The clock and the positions of tenants and queues follow from journal entries alone, since the outcome records the
+//! effect of the weights on a turn. So they survive a restart, and a page stores them in snapshots. They are not part
+//! of the digest, since a replay of entries that are older than this feature changes them, too. Weights and ranks are
+//! rules, which affect only decisions and indexes. The number of steps for a pick is usually logarithmic in the number
+//! of queues with claimable jobs. `turning.rs` determines which queues are offered, and which of them provides a job.
 
 #![expect(
     clippy::indexing_slicing,
@@ -33,21 +35,21 @@ pub(super) type Key = (u64, u64);
 /// All tenants, and the order of their turns.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// The virtual time at which the newest turn ended.
+    /// The virtual time at which the last turn ended.
     pub(super) clock: u64,
     /// The position in line that was assigned last.
     pub(super) next: u64,
     pub(super) tenants: Slab<Tenant>,
     pub(super) names: BTreeMap<Box<[u8]>, Slot>,
-    /// Offered queues by type. Keys older than the newest turn of their tenant are corrected when they come first.
+    /// Offered queues by type. A key is outdated if its tenant has had a turn since it was set; it is updated when it comes first.
     pub(super) kinds: BTreeMap<Box<[u8]>, BTreeSet<(Key, Slot)>>,
-    /// Tenants with offered queues that can be claimed from without naming a type.
+    /// Tenants that have offered queues from which jobs can be claimed without naming a type.
     pub(super) any: BTreeSet<(Key, Slot)>,
     /// Queues whose turns must be updated once the current journal entry is committed.
     pub(super) changed: Vec<Slot>,
-    /// Whether queues may have been offered since the requests that wait for a turn were last searched. Volatile.
+    /// Whether queues may have been offered since the last search for a waiting request that has a turn. Volatile.
     pub(super) has_new_offers: bool,
-    /// Tenants of queues removed since turns were last settled, and whether those queues were in line.
+    /// For each queue that was removed since turns were last settled: its tenant, and whether it was in line.
     pub(super) left: Vec<(Slot, bool)>,
 }
 
@@ -64,20 +66,20 @@ pub(super) struct Tenant {
     pub(super) from: u64,
     /// Its position in line.
     pub(super) place: u64,
-    /// Its offered queues that can be claimed from without naming a type: by rank, then by position in line.
+    /// Its offered queues from which jobs can be claimed without naming a type, ordered by rank, then by position in line.
     pub(super) offered: BTreeSet<(u32, u64, Slot)>,
     /// Its key in `Turns::any`, if it has one.
     pub(super) seat: Option<Key>,
 }
 
-/// The position of a queue among those of its tenant.
+/// The tenant of a queue, and the queue's position among those of the tenant.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) tenant: Slot,
-    /// Whether it has claimable jobs, regardless of its throttle, as of the newest journal entry.
+    /// Whether it had claimable jobs, regardless of its throttle, after the last journal entry.
     pub(super) is_claimable: bool,
     pub(super) place: u64,
-    /// Its key among the offered queues of its type and, if it can be claimed from without naming the type, its rank.
+    /// Its key among the offered queues of its type and, if its type need not be named, its rank; `None` if it is not offered.
     pub(super) seat: Option<(Key, Option<u32>)>,
 }
 
@@ -103,7 +105,7 @@ impl Turns {
         self.next
     }
 
-    /// Removes tenants that have no queues left.
+    /// Processes the removed queues in `left`, and removes tenants that have no queues left.
     pub(super) fn forget(&mut self) {
         let mut left = BTreeSet::new();
         for (slot, stood_in_line) in std::mem::take(&mut self.left) {
@@ -119,7 +121,7 @@ impl Turns {
         }
     }
 
-    /// Updates the key of a tenant in `any`.
+    /// Updates the key of a tenant in `any`, or removes the tenant from `any` if it has no queue there.
     pub(super) fn seat(&mut self, slot: Slot) {
         let tenant = &mut self.tenants[slot];
         let seat = (!tenant.offered.is_empty()).then(|| tenant.key());

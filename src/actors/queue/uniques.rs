@@ -1,7 +1,8 @@
-//! Deduplication keys that are remembered for a given time after the push, whatever happens to the job: `unique_for_ms`.
+//! Deduplication keys that are remembered for a given time (`unique_for_ms`) after their job was added, whatever happens to the job.
 //!
-//! A key belongs to one queue. While it is remembered, no other job is added under it, and an attempt is answered with the id of the first
-//! job. The number of keys is limited. At the limit, a push that needs another key is refused: dropping a key would allow a duplicate.
+//! A key belongs to one queue. While it is remembered, no other job is added under it: a request to add one is answered
+//! with the id of the first job. The number of keys is limited. At the limit, a request that needs another key is
+//! refused, because dropping a key would allow a duplicate.
 //!
 //! Change rule: [`KnownKey`] is stored in pages, see `message.rs`.
 
@@ -44,7 +45,7 @@ pub(super) struct Uniques {
 }
 
 impl Uniques {
-    /// Returns the id of the job that was added under a key, if the key is remembered.
+    /// Returns the id of the job that was added under a key; `None` if the key is not remembered.
     pub(super) fn of(&self, queue: &QueueName, key: DedupKey) -> Option<u64> {
         let slot = self.by_key.get(&key)?.get(queue)?;
         Some(self.known.get(*slot)?.id)

@@ -1,5 +1,5 @@
-//! Requests that wait for jobs, and clients that use or watch queues. Volatile: they do not survive the server process,
-//! and the host adds them again after a rebuild.
+//! Requests that wait for jobs, and clients that use or watch queues. Volatile: they end with the server process, and
+//! the host adds them again after a rebuild.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::message::{AnyType, Pop};
@@ -12,7 +12,7 @@ use crate::ids::{Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The tickets, by kind of watch.
+/// Waiting requests and connected clients by ticket, one map for each kind of watch.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     standing: BTreeMap<Ticket, Slot>,
     /// Requests that wait until no job is claimed.
     unclaimed: BTreeSet<Ticket>,
-    /// Requests that wait for the end of a job, by ticket and by job.
+    /// The job for whose end each of these requests waits; `by_job` is the reverse index.
     ends: BTreeMap<Ticket, u64>,
     by_job: BTreeSet<(u64, Ticket)>,
 }
@@ -35,7 +35,7 @@ struct Presence {
 }
 
 impl Waiting {
-    /// Adds a watch, replacing an earlier one with the same ticket.
+    /// Adds a watch. It replaces an earlier watch with the same ticket.
     pub(super) fn watch(&mut self, state: &mut State, ticket: Ticket, watch: &Watch) {
         match watch {
             Watch::Job(pop) => {
@@ -84,7 +84,7 @@ impl Waiting {
                 for queue in &presence.watching {
                     state.attend(*queue, |queue| queue.watching += 1);
                 }
-                // The old queues are left only now, so that a queue in both sets is not removed in between.
+                // The previous queues are left only after the new ones are joined, so that a queue in both sets is not removed in between.
                 self.forget(state, ticket);
                 self.presences.insert(ticket, presence);
             }
@@ -134,13 +134,13 @@ impl Waiting {
         }
     }
 
-    /// Returns whether a request that waits for a tenant's turn may have a turn by now.
+    /// Returns whether a request that waits for a tenant's turn may now be given a job.
     pub(super) fn may_have_turn(&self, state: &State) -> bool {
         state.turns.has_new_offers && !self.turns.is_empty()
     }
 
-    /// Returns the oldest request that waits for a tenant's turn and can be given a job at `at`. Searches only if queues
-    /// have been offered since the last search that found none.
+    /// Returns the oldest request that waits for a tenant's turn and can be given a job at `at`; `None` if there is
+    /// none. Searches only if queues have been offered since a search last found none.
     pub(super) fn next_turn(&self, state: &mut State, at: Timestamp) -> Option<Ticket> {
         if !self.may_have_turn(state) {
             return None;
@@ -176,7 +176,7 @@ impl Waiting {
         self.by_job.range(all).map(|(_, ticket)| *ticket)
     }
 
-    /// Returns the claim that this ticket waits for.
+    /// Returns the claim that this ticket waits for; `None` if it does not wait for a job.
     pub(super) fn pop(&self, ticket: Ticket) -> Option<&Pop> {
         self.pops.get(&ticket).map(|(pop, _)| pop)
     }
@@ -188,7 +188,7 @@ impl Waiting {
         pops.map(|(ticket, (_, queues))| (*ticket, queues.as_slice()))
     }
 
-    /// Returns the queue that each client uses, and those that it watches.
+    /// Returns for each client the queue that it uses and the queues that it watches.
     #[cfg(test)]
     pub(super) fn presences(&self) -> impl Iterator<Item = (Slot, &[Slot])> {
         let presences = self.presences.values();

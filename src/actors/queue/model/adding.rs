@@ -72,7 +72,7 @@ impl Model {
         let remembered: Vec<Option<u64>> = puts.iter().map(known).collect();
         let mut told = vec![(0, false); puts.len()];
         for (place, put) in puts.iter().enumerate() {
-            // Of the jobs with a key, the last is added, unless a duplicate already exists.
+            // Of several jobs with the same key, the last is added, unless a duplicate already exists.
             let known = remembered.get(place).copied().flatten();
             if let Some(id) = known {
                 told[place] = (id, false);
@@ -94,7 +94,7 @@ impl Model {
         for (grown, (after, before)) in grown.iter_mut().zip(after.iter().zip(sums)) {
             *grown = *after > before;
         }
-        // When the byte limit is exceeded, no job is added, not even one with an empty body.
+        // If the byte limit is already exceeded, no job is added, not even a job with an empty body.
         grown[1] = grown[0];
         let limits = [
             (self.rules.jobs_max.into(), Refused::Full),
@@ -127,7 +127,7 @@ impl Model {
         views.map(|view| view.bytes).sum::<u64>() + texts as u64
     }
 
-    /// Returns the number of jobs, of their bytes, of durable queues, of root jobs and of remembered keys.
+    /// Returns the numbers of jobs, of their bytes, of queues that have jobs or are paused, of root jobs and of remembered keys.
     fn sums(&self) -> [u64; 5] {
         let queues = self.queues();
         [
@@ -145,7 +145,7 @@ impl Model {
         put.dedup.or(by_body.then_some(says))
     }
 
-    /// Returns the oldest unclaimed job that a new job would duplicate, if there is one.
+    /// Returns the oldest ready, delayed or retrying job that a new job would duplicate; `None` if there is none.
     fn twin(&self, put: &Put) -> Option<&Entry> {
         let key = self.key_of(put)?;
         let jobs = self.jobs.iter().filter(|job| {

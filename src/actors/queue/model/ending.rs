@@ -1,4 +1,4 @@
-//! The model of how claims end when their claimants send messages.
+//! The model of messages from claimants, of cancellation, and of claims whose process is gone.
 
 use super::{Entry, Model, Moment};
 use sexton::actors::binding::{EndNotice, Exit};
@@ -14,7 +14,7 @@ impl Entry {
             return;
         };
         (self.view.bound, self.worker) = (Some(*to), None);
-        // In the view, a claim that ends only with its process has no end.
+        // In the view, a claim that ends only with its process has no deadline.
         self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
     }
 
@@ -37,7 +37,7 @@ impl Entry {
     }
 }
 
-/// Returns the error of a job whose claim was bound to a process that is gone.
+/// Returns the error of a job whose claim ended because its process is gone.
 fn how_it_ended(gone: EndNotice) -> String {
     let id = gone.process.to_string();
     let named = gone.pid.map_or(id, |pid| pid.to_string());
@@ -84,7 +84,7 @@ impl Model {
         if done { Reply::Done } else { Reply::Absent }
     }
 
-    /// Abandons a job or, if a process works on it, marks it to be abandoned when the process has ended.
+    /// Abandons a job or, if its claim is bound to a process, marks it to be abandoned when the process has ended.
     pub(super) fn cancel(&mut self, id: u64, why: Option<&ErrorText>, at: Timestamp) -> Reply {
         let date = self.date(at);
         let Some(queue) = self.job(id).map(|job| job.view.queue.clone()) else {
@@ -159,7 +159,8 @@ impl Model {
             }
             Message::Defer { error, .. } if is_deferred => {
                 job.view.error.clone_from(error);
-                // Without a chosen retry time, the message is only being tested, so any time will do.
+                // The simulation also applies messages to a copy of the model, without a retry time from the machine,
+                // to see only whether they change anything. Any time will do then.
                 job.defer(at, asked.or(backed_off).unwrap_or(at));
             }
             Message::Report { progress, .. } => job.report(progress),
@@ -177,7 +178,7 @@ impl Model {
                 job.view.error.clone_from(error);
                 let until = asked.or(backed_off);
                 job.go(Phase::Retrying, until.or(job.view.until).or(Some(usual)));
-                // The deadline of a quarantined job may be long past.
+                // The claim of a quarantined job may have ended long ago.
                 let until = job.view.until.expect("a failed job has a retry time");
                 job.span = until.0.saturating_sub(at.0);
             }
@@ -187,7 +188,7 @@ impl Model {
         Reply::Done
     }
 
-    /// Returns the refusal if the sender has no right to send this message.
+    /// Returns the refusal if the sender has no right to send this message, and otherwise `None`.
     pub(super) fn refused(&mut self, message: &Message, (id, by): (u64, Right)) -> Option<Reply> {
         let job = self.job(id);
         let claimed = job.as_ref().map(|job| job.view.phase == Phase::Claimed);
@@ -215,8 +216,9 @@ impl Model {
         }
     }
 
-    /// Returns when a failed job is retried if its type has a backoff: takes the random value that the machine chose,
-    /// and checks that it is within bounds.
+    /// Returns when a failed or deferred job is retried according to its backoff: the random time that the machine
+    /// chose, after asserting that it is within the limits. `None` if the job has no backoff, or the machine chose no
+    /// time.
     fn back_off(&mut self, job: &JobView, is_deferred: bool, at: Timestamp) -> Option<Timestamp> {
         let backoff = self.rules_of(&job.queue).backoff;
         let (backoff, times) = if is_deferred {

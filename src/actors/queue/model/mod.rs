@@ -1,10 +1,10 @@
-//! A second implementation of the queue rules: a plain list of jobs and linear searches. The machine is compared with
-//! it by `tests.rs` and by the simulation (`tests/sim/queues/`), which is why this file refers to the crate by name.
-//! It shares no code with `decide.rs`, `commit.rs` or `state.rs`.
+//! A second implementation of the queue rules: a plain list of jobs and linear searches. `tests.rs` and the simulation
+//! (`tests/sim/queues/`) compare the machine with it. The simulation is a separate crate that includes this folder, so
+//! imports name `sexton` instead of `crate`. The model shares no code with `decide.rs`, `commit.rs` or `state.rs`.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages that it applies to"
+    reason = "each rule names only the messages that it applies to"
 )]
 
 mod adding;
@@ -44,7 +44,7 @@ pub(super) struct Model {
     pub(super) results: Vec<Option<results::Kept>>,
     /// Remembered keys, by slot.
     pub(super) keys: Vec<Option<uniques::RememberedKey>>,
-    /// Durable queues, by number.
+    /// Queues that have jobs or are paused, by number.
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
     pub(super) present: Vec<(Ticket, QueueName, Vec<QueueName>)>,
@@ -61,22 +61,22 @@ pub(super) struct Model {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) slot: Slot,
-    /// The view as stored: the end of a claim is a time, and every other deadline is a date.
+    /// The view as stored: the end of a claim or of a wait for a retry is a node time, and every other deadline is a date.
     pub(super) view: JobView,
     pub(super) worker: Option<Worker>,
     /// Length of the claim in milliseconds.
     span: u64,
-    /// If this is the last try, the date on which the job is pruned.
+    /// If this is the last try, the date on which the job will be removed.
     last: Option<Timestamp>,
     buried: Seq,
     dedup: Option<DedupKey>,
     root: Option<Root>,
-    /// Whether a tube command added the job.
+    /// Whether the job was added by a command of the beanstalk protocol.
     tube: bool,
     /// Number of work items, for a throttle.
     items: u32,
     pub(super) body: Body,
-    /// Whether it has run once and must not run again.
+    /// Whether its claim has ended and it must not run again, so that it must be removed.
     is_gone: bool,
     /// If set, the job's deadline is ignored until something else changes the job.
     pub(super) quarantined: bool,
@@ -103,7 +103,7 @@ pub(super) enum Due {
     Waiter(Ticket),
 }
 
-/// The time of a message, and the number of its journal entry.
+/// The sequence number of a message's journal entry, and the time of the message.
 type Moment = (Seq, Timestamp);
 
 impl Entry {
@@ -119,7 +119,7 @@ impl Entry {
         }
     }
 
-    /// Ends a claim without a result.
+    /// Ends a claim that failed, timed out or lost its claimant.
     fn give_back(&mut self) {
         self.is_gone = !self.view.retries;
         match self.last {
@@ -134,18 +134,18 @@ impl Entry {
         self.go(Phase::Ready, None);
     }
 
-    /// Handles a start of the server: a claim of a connection is given back, and other spans restart.
+    /// Handles a server start: a claim of a connection is given back, and the spans of other claims and of waits for a retry restart.
     fn start(&mut self, at: Timestamp) {
         self.quarantined = false;
         if self.worker.is_some() {
             self.give_back();
         } else if matches!(self.view.phase, Phase::Claimed | Phase::Retrying) {
-            // A claim that ends only with its process has no span.
+            // A claim that ends only with its process has no end that could be moved.
             self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         }
     }
 
-    /// Returns the messages to the `ProcessActor` about the claim.
+    /// Returns the messages about the claim that the machine must send to the `ProcessActor`.
     fn obligations(&self) -> Vec<ToProcesses> {
         let Some(Binding { process, until, .. }) = self.view.bound else {
             return Vec::new();
@@ -184,7 +184,7 @@ impl Model {
         }
     }
 
-    /// Restates all messages to the `ProcessActor`.
+    /// Records the messages to the `ProcessActor` that `resume` of the machine must send.
     pub(crate) fn resume(&mut self) {
         self.told = self.jobs.iter().flat_map(Entry::obligations).collect();
     }
@@ -199,7 +199,7 @@ impl Model {
         self.offset.time(Date(date.0))
     }
 
-    /// Returns the deadline of a job.
+    /// Returns the deadline of a job in node time; `None` if it has none.
     pub(super) fn ends(&self, job: &Entry) -> Option<Timestamp> {
         let until = job.view.until?;
         let is_time = matches!(job.view.phase, Phase::Claimed | Phase::Retrying);
@@ -278,8 +278,8 @@ impl Model {
         line.iter().map(|job| job.view.id).collect()
     }
 
-    /// Returns the jobs that a kick or a peek considers for a phase: the delayed ones and then the failed ones, or the
-    /// buried ones and then the abandoned ones.
+    /// Returns the jobs that a kick or a peek considers for a phase: delayed jobs and then jobs that wait for a retry,
+    /// or buried jobs and then abandoned jobs. For any other phase, only the jobs in it.
     pub(super) fn kickable(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let mut line = self.line(queue, phase);
         line.extend(match phase {
@@ -311,8 +311,9 @@ impl Model {
         closed.any(|(queue, _)| !self.line(queue, Phase::Ready).is_empty())
     }
 
-    /// Returns the job that this claim takes. If a queue is chosen at random, follows the machine's choice if that is the
-    /// best job of its queue, and otherwise takes any of the best jobs.
+    /// Returns the job that this claim takes; `None` if there is none. If a queue is chosen at random, follows the
+    /// machine's choice if that is the first job of a queue in claiming order, and otherwise takes the first job of any
+    /// queue.
     fn taken(&self, pop: &Pop) -> Option<&Entry> {
         if let Some(any) = &pop.any {
             return self.best(&[self.turn(any)?]);
@@ -330,7 +331,7 @@ impl Model {
         chosen.or_else(|| bests().next())
     }
 
-    /// Returns the job that a claim from these queues takes, if there is one.
+    /// Returns the job that a claim from these queues takes; `None` if there is none.
     fn best(&self, queues: &[QueueName]) -> Option<&Entry> {
         let can = |job: &&Entry| {
             let queue = &job.view.queue;
@@ -454,7 +455,7 @@ impl Model {
         reply
     }
 
-    /// Assigns the lowest free numbers to durable queues, which keep them while they are durable.
+    /// Assigns the lowest free numbers to queues that have jobs or are paused, and frees the numbers of other queues.
     fn number(&mut self) {
         for place in 0..self.numbers.len() {
             if let Some(queue) = self.numbers[place].clone()
@@ -473,7 +474,7 @@ impl Model {
         }
     }
 
-    /// Requests a report of the end of a claim's process, unless another claim with the same binding has requested it.
+    /// Requests a report of the end of a claim's process, unless another claim has requested the same report.
     fn watch(&mut self, id: u64) {
         let same = |one: &Binding, other: &Binding| {
             (one.process, one.until) == (other.process, other.until)

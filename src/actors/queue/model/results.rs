@@ -71,7 +71,7 @@ impl Model {
         Reply::Done
     }
 
-    /// Returns the stored result of a job.
+    /// Returns the reply to a query for the stored result of a job.
     pub(crate) fn result(&self, id: u64) -> Reply {
         let mut kept = self.results.iter().flatten();
         let kept = kept.find(|it| it.result.id == id);
@@ -80,7 +80,7 @@ impl Model {
         })
     }
 
-    /// Returns the results with the time at which each is dropped.
+    /// Returns the time at which each result is dropped, with its slot; nothing while removals by time are held back.
     pub(super) fn forgotten(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let kept = (0..).zip(&self.results).filter_map(|(place, kept)| {
             let kept = kept.as_ref().filter(|it| !it.quarantined)?;

@@ -1,4 +1,4 @@
-//! The model of deadlines, with plain lists, and the order in which waiting clients are served.
+//! The model of deadlines and of the order in which waiting requests are served, with plain lists.
 
 use super::{Due, Entry, Model, Pause};
 use sexton::actors::queue::{Order, Phase, Pop, QueueName};
@@ -11,7 +11,8 @@ impl Model {
         self.closings.retain(|(_, opens)| *opens > at);
     }
 
-    /// Starts the server: jobs kept in memory are removed, and spans restart.
+    /// Restarts the server: jobs kept in memory are removed, claims of connections are given back, other spans restart,
+    /// and new jobs are accepted again.
     pub(crate) fn start(&mut self, at: Timestamp, skipped: u64) {
         self.draining = false;
         self.open(at);
@@ -34,7 +35,7 @@ impl Model {
         self.line_up();
     }
 
-    /// Returns the item that is due next.
+    /// Returns the item that must be processed first at `at`; `None` if nothing is due.
     pub(crate) fn next_due(&self, at: Timestamp) -> Option<Due> {
         let jobs = self
             .jobs
@@ -64,7 +65,8 @@ impl Model {
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
     }
 
-    /// Returns whether this client may be served now: it must be the first to wait for a queue that has a job.
+    /// Returns whether this item is a waiting request that may be served now although `next_due` names another. With
+    /// random order, any request may be that is the first to wait for a queue with a claimable job.
     pub(crate) fn may_serve(&self, due: &Due, at: Timestamp) -> bool {
         let Due::Waiter(ticket) = due else {
             return false;
@@ -103,7 +105,7 @@ impl Model {
         tickets.min().map(Due::Waiter)
     }
 
-    /// Returns the oldest request that waits for a tenant's turn and can be served, if there is one.
+    /// Returns the oldest request that waits for a tenant's turn and can be served; `None` if there is none.
     fn next_turn(&self) -> Option<Due> {
         let has_turn = |(_, pop): &&(Ticket, Pop)| {
             let any = pop.any.as_ref();

@@ -6,7 +6,7 @@ use sexton::actors::queue::{AnyType, Phase, QueueName};
 /// Tenants and queues with claimable jobs, in order of their position in line.
 #[derive(Clone, Default)]
 pub(crate) struct Turns {
-    /// The virtual time at which the newest turn ended; a turn of a tenant of weight 1 takes 2^20 units.
+    /// The virtual time at which the last turn ended; a turn of a tenant of weight 1 takes 2^20 units.
     pub(crate) clock: u64,
     /// Tenants in line, each with the virtual time at which its next turn begins.
     pub(crate) tenants: Vec<(Vec<u8>, u64)>,
@@ -14,7 +14,8 @@ pub(crate) struct Turns {
 }
 
 impl Model {
-    /// Adds tenants and queues that have become claimable, regardless of throttles, to the end of the line, in order of their names.
+    /// Adds tenants and queues that have got claimable jobs (regardless of throttles) to the end of the line, in order
+    /// of their names, and removes those that have none left.
     pub(super) fn line_up(&mut self) {
         let can = |queue: &QueueName| {
             let is_paused = self.pauses.iter().any(|pause| pause.queue == *queue);
@@ -38,7 +39,7 @@ impl Model {
         }
     }
 
-    /// Returns the queue that provides the next job.
+    /// Returns the selected queue that provides the next job; `None` if no selected queue has a claimable job.
     pub(super) fn turn(&self, of: &AnyType) -> Option<QueueName> {
         let kind = |queue: &QueueName| String::from_utf8_lossy(queue.kind()).into_owned();
         let is_asked = |queue: &&QueueName| {
@@ -82,7 +83,7 @@ impl Model {
         found.map_or(0, |(_, from)| from + (1 << 20) / u64::from(weight))
     }
 
-    /// Records that a queue has provided a job: it goes to the end of the line, and so does its tenant.
+    /// Records that a queue has provided a job: the queue and its tenant move to the end of their lines.
     pub(super) fn take_turn(&mut self, queue: &QueueName) {
         let end = self.end_of(queue.tenant());
         let turns = &mut self.turns;

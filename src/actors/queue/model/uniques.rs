@@ -9,12 +9,12 @@ use sexton::ids::Slot;
 #[derive(Clone, Debug)]
 pub(crate) struct RememberedKey {
     pub(crate) key: KnownKey,
-    /// If set, the date on which the key is forgotten is ignored.
+    /// If set, the date on which the key should be forgotten is ignored.
     pub(crate) quarantined: bool,
 }
 
 impl Model {
-    /// Returns the id of the job that was added under a key, if the key is remembered.
+    /// Returns the id of the job that was added under a key; `None` if the key is not remembered.
     pub(super) fn remembered(&self, queue: &QueueName, key: Option<DedupKey>) -> Option<u64> {
         let mut known = self.keys.iter().flatten().map(|it| &it.key);
         let known = known.find(|it| it.queue == *queue && Some(it.key) == key);
@@ -26,7 +26,7 @@ impl Model {
         put.unique_for_ms > 0 && known >= self.rules.across.keys_max as usize
     }
 
-    /// Remembers the key of a job that is added.
+    /// Remembers the key of a job that is added, if the job requires this.
     pub(super) fn remember(
         &mut self,
         put: &Put,
@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    /// Returns the keys with the time at which each is forgotten.
+    /// Returns the time at which each key is forgotten, with its slot; nothing while removals by time are held back.
     pub(super) fn forgotten_keys(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let known = (0..).zip(&self.keys).filter_map(|(place, known)| {
             let known = known.as_ref().filter(|it| !it.quarantined)?;
