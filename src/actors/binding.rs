@@ -24,7 +24,7 @@ pub enum Until {
     Tree,
 }
 
-/// The binding of a right to a process: the right lasts until the process ends.
+/// The binding of a right to a process: the right ends when the process, or its whole tree, has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Binding {
     /// The id of the process record.

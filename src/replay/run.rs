@@ -365,7 +365,7 @@ impl Replay {
         stamp: Stamp,
         line: &Line,
     ) -> Result<(Option<DecodedEntry>, Option<Value>), String> {
-        let message = line.message.as_ref().ok_or("an entry has a message")?;
+        let message = line.message.as_ref().ok_or("an entry needs `message`")?;
         let actor = self.named(&line.actor)?.actor();
         let moment = self.moment(actor, stamp);
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {

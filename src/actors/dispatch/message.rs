@@ -322,7 +322,7 @@ pub enum Query {
     Terms,
     /// All work in progress.
     Standing,
-    /// The tasks to show first: those with a burst running, then those that wait for their next burst, then those that could begin their
+    /// An overview of tasks: first those with a burst running, then those that wait for their next burst, then those that could begin their
     /// first burst. At most 8192 of the tasks in progress are considered.
     Stirring {
         /// The maximum number of tasks in the reply.

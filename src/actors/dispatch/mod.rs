@@ -7,7 +7,7 @@
 //!
 //! An attempt at a burst has four steps: claimed (a thread of a server is taken), locked (the execute lock is granted), launched, and ended
 //! (no process of its tree is alive). Each step is a journal entry, and until the next step follows, `resume` repeats the requests of the
-//! last one. The thread is freed only by the entry that ends the attempt.
+//! last step. The thread is freed only by the entry that ends the attempt.
 //!
 //! | file | holds |
 //! |---|---|

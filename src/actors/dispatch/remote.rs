@@ -1,10 +1,10 @@
 //! Attempts that run on another machine: how the machine is reached, and how an attempt is identified there. Stored: see the change rule
 //! in `persist/format.rs`.
 //!
-//! Locally, such an attempt is a process like any other: `sexton wrapper near`. It connects to the machine by ssh, runs `sexton wrapper`
-//! there, which runs the command, and before it exits it reports how the command ended. That report is stored, since no other process has
-//! the result. If the local process ends without a report, a replacement is launched. It only finds out what happened to the attempt on the
-//! other machine, and does not run the command again.
+//! Locally, such an attempt is a process like any other: `sexton wrapper near`. It connects to the machine by ssh and starts `sexton
+//! wrapper` there, which runs the command. Before the local process exits, it reports how the command ended. That report is stored, since
+//! no other process has the result. If the local process ends without a report, a replacement is launched, which only finds out what
+//! happened to the attempt on the other machine, and does not run the command again.
 
 use crate::actors::binding::Exit;
 use crate::actors::lock::Name;

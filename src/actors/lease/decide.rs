@@ -344,8 +344,8 @@ impl LeaseMachine {
         }
     }
 
-    /// Decides what follows from a deadline of a lease that has passed: a deadline of the running pass or, if no pass is running, the begin
-    /// of the next one.
+    /// Decides what follows from a deadline of a lease that has passed: a deadline of the running pass or of the next request or, if no
+    /// pass is running, the time at which the next pass may begin.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let now = moment.now.at;
         let Some(lease) = self.state.leases.get(slot) else {
@@ -398,7 +398,7 @@ impl LeaseMachine {
         let today = moment.now.date();
         let at = lease.schedule.as_ref().and_then(|it| it.next(today));
         let mut steps = vec![(slot, Step::Scheduled { at, place })];
-        // The first date that is not too old to count. If several dates were missed, it may be a later one than `due`, and may have come
+        // The first date that does not count as missed. If several dates were missed, it may be later than `due.at`, and may have come
         // already.
         let recent = Date(today.0.saturating_sub(LATE_MS + 1));
         let recent = lease.schedule.as_ref().and_then(|it| it.next(recent));
