@@ -1,9 +1,9 @@
 //! How a right (a lock or a lease, for example) is tied to the process that holds it: the messages between the actors
 //! that keep rights and the `ProcessActor`.
 //!
-//! When a right is bound to a process, the actor that keeps it asks the `ProcessActor` to watch the process ([`Watch`]), and
-//! asks again with every `resume`. The `ProcessActor` reports when the process has exited ([`EndNotice`]), immediately if it
-//! already has. Both messages are upserts: a message lost in a crash is sent again at the next start.
+//! When a right is bound to a process, the actor that keeps the right sends a request to watch the process ([`Watch`]) to the
+//! `ProcessActor`, and repeats it with every `resume`. The `ProcessActor` replies when the process has exited ([`EndNotice`]), immediately
+//! if it already has. Both messages are upserts: if a crash loses one, it is sent again at the next startup.
 //!
 //! Change rule: these types are part of stored messages, see `persist/format.rs`.
 
@@ -20,18 +20,19 @@ pub enum Until {
     /// Until the process itself has ended.
     #[default]
     Process,
-    /// Until the whole tree has ended: the process, everything it started, and every process whose record is below its record.
+    /// Until the whole tree has ended: the process, everything it started, and every process whose record is a descendant of its record.
     Tree,
 }
 
-/// The tie between a right and a process.
+/// The binding of a right to a process: the right ends when the process, or its whole tree, has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Binding {
     /// The id of the process record.
     pub process: ProcessId,
     /// How much of the process tree must end before the right does.
     pub until: Until,
-    /// Whether an expired right passes on only after the process tree has been killed and its end confirmed.
+    /// Whether, after the right has expired, it is granted to another holder only once the process tree has been killed and its end
+    /// confirmed.
     pub fence: bool,
 }
 
@@ -50,7 +51,7 @@ pub struct Watch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// Exited by itself, with this code.
+    /// Exited with this code.
     Code(u8),
     /// Killed by this signal.
     Signal(u8),
@@ -67,10 +68,10 @@ pub struct EndNotice {
     pub process: ProcessId,
     /// How much of the process tree has ended.
     pub until: Until,
-    /// How the process itself ended. `None` if its record no longer exists.
+    /// How the process itself ended. `None` if it has no record any more.
     #[serde(default)]
     pub exit: Option<Exit>,
-    /// Its PID. `None` if it never had one, or if there is no record of it any more.
+    /// The PID of the process. `None` if it never had one, or has no record any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }
@@ -91,7 +92,7 @@ impl EndNotice {
 pub enum ToProcesses {
     /// Notify the sender when a process has ended.
     Watch(Watch),
-    /// Kill the process's tree: the right that it holds has expired.
+    /// Kill the process and its tree, because a right bound to it has expired.
     Fence(ProcessId),
 }
 

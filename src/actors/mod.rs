@@ -54,7 +54,7 @@ crate::actors_of_a_node! {
 pub(crate) use each;
 
 impl Actors<ReplicaOf> {
-    /// Creates empty machines, ready for a recovery to bring them up to the end of a log.
+    /// Creates empty machines, which recovery then brings to the state at the end of a log.
     #[expect(
         clippy::clone_on_copy,
         reason = "the rules of some actors are plain numbers, those of others are not"
@@ -119,7 +119,7 @@ impl Clone for Rules {
     }
 }
 
-/// Two actors with the same id would silently be handed each other's journal entries.
+/// If two actors had the same id, each would be given the other's journal entries without an error.
 #[test]
 fn no_two_actors_have_one_number_or_one_name() {
     let ids = each!(type M => <M as Machine>::ID);

@@ -1,7 +1,7 @@
 //! The order in which items become due: the ends of spans by node time, dates by the wall clock.
 //!
 //! A step of the wall clock moves every date relative to every span, so each kind has its own wheel, and the two are compared on demand.
-//! Removals on a date have a third wheel, which stands still while the wall clock is in doubt. The order is volatile, like the wheels.
+//! Removals on a date have a third wheel, which is not advanced while the wall clock is in doubt. The order is volatile, like the wheels.
 
 use crate::clock::{Date, Deadline, Now, Offset, Timestamp};
 use crate::ids::Slot;
@@ -27,7 +27,7 @@ impl Deadlines {
         }
     }
 
-    /// Removes an item, if it is in its wheel. `deadline` must be the one it was inserted with.
+    /// Removes an item, if it is in its wheel. `deadline` must be the deadline that it was inserted with.
     pub(super) fn remove(&mut self, slot: Slot, deadline: Deadline) {
         match deadline {
             Deadline::Time(at) => self.times.remove(slot, at),
@@ -45,7 +45,7 @@ impl Deadlines {
         };
     }
 
-    /// Holds back removals that are due on a date, while `held` is true.
+    /// Sets whether removals that are due on a date are held back.
     pub(super) fn hold(&mut self, held: bool) {
         self.held = held;
     }
@@ -59,7 +59,7 @@ impl Deadlines {
         self.times.deadline().into_iter().chain(dates).min()
     }
 
-    /// Returns the first item that is due, in (deadline, slot) order, with its deadline in node time.
+    /// Returns the first item that is due, in (deadline, slot) order, with its deadline in node time; `None` if no item is due.
     pub(super) fn due(
         &mut self,
         now: Now,

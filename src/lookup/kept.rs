@@ -28,7 +28,7 @@ pub trait Item: Sized + 'static {
     /// The number of slots on a page: as many as fill about two kilobytes with items of typical length.
     const SLOTS: u32;
 
-    /// The form in which an item is stored on a page, together with its place there.
+    /// The form in which an item is stored on a page, with its place on the page.
     type Stored<'a>: Serialize + Deserialize<'a>;
 
     /// Converts the item to its stored form, to be written at this place of a page.
@@ -103,7 +103,7 @@ pub struct Kept<T> {
     digest: Digest,
     deadlines: Deadlines,
     epoch: Timestamp,
-    /// The canonical bytes of the item being hashed; the buffer is reused.
+    /// A buffer for the canonical bytes of the item being hashed, kept so that it is allocated only once.
     scratch: Vec<u8>,
 }
 
@@ -195,7 +195,7 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Holds back removals that are due on a date, while `held` is true.
+    /// Sets whether removals that are due on a date are held back.
     pub fn hold(&mut self, held: bool) {
         self.deadlines.hold(held);
     }
@@ -205,12 +205,12 @@ impl<T: Item> Kept<T> {
         self.deadlines.first(offset)
     }
 
-    /// Returns when an item becomes due, if ever.
+    /// Returns when an item becomes due; `None` if it does not exist or never becomes due.
     pub fn deadline_of(&self, slot: Slot) -> Option<Deadline> {
         self.items.get(slot)?.deadline(self.epoch)
     }
 
-    /// Returns the first item that is due, in (deadline, slot) order, with its deadline.
+    /// Returns the first item that is due, in (deadline, slot) order, with its deadline in node time; `None` if no item is due.
     pub fn due(&mut self, now: Now) -> Option<(Timestamp, Slot)> {
         let (items, epoch) = (&self.items, self.epoch);
         self.deadlines.due(now, |slot| {
@@ -313,13 +313,13 @@ impl<T: Item> Kept<T> {
         (page.index() - Self::FIRST) * Self::SLOTS
     }
 
-    /// Notes that the page of a slot is about to change.
+    /// Records that the page of a slot is about to change.
     fn touch(&self, change: Change<'_>, slot: Slot) {
         let page = Self::page_of(slot);
         change.touch(page, |content| self.encode(page, content));
     }
 
-    /// Accounts for an item that was added or has been changed.
+    /// Adds the item in a slot to the digest and the deadlines, after it was added or changed.
     fn include(&mut self, slot: Slot) {
         let item = &self.items[slot];
         self.scratch.clear();
@@ -330,7 +330,7 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Discounts an item that is about to be changed or removed.
+    /// Removes the item in a slot from the digest and the deadlines, before it is changed or removed.
     fn exclude(&mut self, slot: Slot) {
         let item = &self.items[slot];
         self.scratch.clear();
@@ -411,7 +411,7 @@ mod tests {
     use crate::lookup::pages::Pages;
     use serde::{Deserialize, Serialize};
 
-    /// An item with everything that a machine must define for one.
+    /// An item with everything that a machine must define for an item type.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     struct Lease {
         name: String,

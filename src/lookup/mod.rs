@@ -1,4 +1,4 @@
-//! The containers in which machines keep their items. They know about slots, time and pages, but not about a machine's rules.
+//! The containers in which machines keep their items. They deal with slots, time and pages, and do not depend on the rules of any machine.
 //!
 //! | file | holds |
 //! |---|---|

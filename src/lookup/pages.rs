@@ -1,12 +1,12 @@
 //! Tracks which pages of a machine's durable state have changed, and copies them for a checkpoint while the machine continues.
 //!
-//! Durable state is divided into pages: page 0 holds the singleton state, and the others hold ranges of the machine's items. Each page
-//! remembers the journal entry that changed it last, so what has changed since any earlier watermark is known without keeping a mark for
-//! each snapshot. A checkpoint is copy-on-write: it begins at a watermark, a page not yet copied is copied before its first change after
-//! that, and the rest is copied in slices while the machine continues.
+//! Durable state is divided into pages: page 0 holds the singleton state, and the others hold ranges of the machine's items. For each page,
+//! the last journal entry that changed it is recorded. So the pages that changed since any earlier watermark (the last entry that a
+//! snapshot includes) are known without a mark for each snapshot. A checkpoint is copy-on-write: it begins at a watermark, and from then on
+//! a page that has not been copied yet is copied before its first change. The other pages are copied in slices while the machine continues.
 //!
-//! A page must be touched before every change to its content. Nothing here is durable: it is lost with the process, and rebuilt
-//! from the pages themselves.
+//! [`Pages::touch`] must be called before every change to the content of a page. Nothing here is durable: it is lost with the process, and
+//! rebuilt when pages are loaded.
 
 use crate::ids::{PageId, Seq};
 
@@ -15,9 +15,9 @@ use crate::ids::{PageId, Seq};
 pub struct Copied {
     /// The page's id.
     pub page: PageId,
-    /// The journal entry that changed it last.
+    /// The last journal entry that changed the page.
     pub changed: Seq,
-    /// Its content; empty if it was removed. A snapshot stores empty pages, too, because they replace the former content in an older
+    /// The content; empty if the page was removed. A snapshot stores empty pages, too, because they replace the former content in an older
     /// snapshot.
     pub content: Vec<u8>,
 }
@@ -44,14 +44,14 @@ struct Running {
     since: Seq,
     /// The watermark: changes after this entry are left out.
     upto: Seq,
-    /// The next page to look at, by kind and index, whether or not it exists.
+    /// The next page to examine, by kind and index, whether or not it exists.
     next: (u8, u32),
-    /// Pages that changed, and so were copied, before their turn.
+    /// Pages that were copied before their turn, because they were about to change.
     early: Vec<Copied>,
 }
 
 impl Pages {
-    /// Returns the change that `entry` makes.
+    /// Returns a change that `entry` makes, to be passed to the container whose item changes.
     pub fn by(&mut self, entry: Seq) -> Change<'_> {
         Change { pages: self, entry }
     }
@@ -82,12 +82,12 @@ impl Pages {
         }
     }
 
-    /// Notes the entry that last changed a page that was loaded from a snapshot.
+    /// Records the last entry that changed a page, when the page is loaded from a snapshot.
     pub fn loaded(&mut self, page: PageId, changed: Seq) {
         self.touch(page, changed, |_| {});
     }
 
-    /// Begins a checkpoint of everything changed by entries after `since` and up to `upto`, the newest entry.
+    /// Begins a checkpoint of all pages changed by entries after `since` and up to `upto`, the latest entry.
     pub fn begin(&mut self, since: Seq, upto: Seq) {
         self.running = Some(Running {
             since,
@@ -97,14 +97,14 @@ impl Pages {
         });
     }
 
-    /// Takes the pages that the checkpoint under way had to copy before their turn, since the last call.
+    /// Returns the pages that the checkpoint under way has copied before their turn since the last call.
     pub fn take_early(&mut self) -> Vec<Copied> {
         let running = self.running.as_mut();
         running.map_or_else(Vec::new, |running| std::mem::take(&mut running.early))
     }
 
-    /// Returns the next page that the checkpoint under way needs, with the entry that changed it last. Returns `None` after the last
-    /// page, which ends the checkpoint.
+    /// Returns the next page that the checkpoint under way must copy, with the last entry that changed it. After the last page, returns
+    /// `None` and ends the checkpoint.
     pub fn next_wanted(&mut self) -> Option<(PageId, Seq)> {
         let running = self.running.as_mut()?;
         while let Some(pages) = self.changed.get(usize::from(running.next.0)) {
@@ -136,7 +136,7 @@ impl Pages {
 }
 
 impl Running {
-    /// Returns whether a page last changed by the entry `changed` is yet to be copied.
+    /// Returns whether the checkpoint still has to copy a page that was last changed by the entry `changed`.
     fn wants(&self, page: PageId, changed: Seq) -> bool {
         (page.kind(), page.index()) >= self.next && changed > self.since && changed <= self.upto
     }

@@ -1,8 +1,7 @@
-//! A slab: items by slot number, stored in chunks, so that growing never moves existing items.
+//! A slab: items by slot number, stored in chunks, so that existing items are never moved when it grows.
 //!
-//! A chunk holds as many items as fit into 64 KiB, a size class of common allocators, so little is wasted at its end.
-//! The lowest free slot is always handed out next, whatever the history: the same items in the same slots give the same
-//! next slot, even after a restart.
+//! A chunk holds as many items as fit into 64 KiB, a size class of common allocators, so little is wasted at its end. The next slot to use
+//! is always the lowest free one. It depends only on which slots are taken, not on the history, so it is the same after a restart.
 
 use crate::ids::Slot;
 use std::cmp::Reverse;
@@ -44,7 +43,7 @@ impl<T> Slab<T> {
     /// Inserts an item into a free slot.
     ///
     /// # Panics
-    /// Panics if the slot is taken, or lies more than a chunk beyond the last one: no rule leaves such holes.
+    /// Panics if the slot is taken, or if it is more than a chunk after the last one, since slots are assigned from the lowest up.
     pub fn insert(&mut self, slot: Slot, item: T) {
         assert!(
             slot.index() <= self.extent as usize + Self::CHUNK,
@@ -54,7 +53,7 @@ impl<T> Slab<T> {
         if self.free.peek() == Some(&Reverse(slot)) {
             self.free.pop();
         } else {
-            // A log written under other rules may use any free slot.
+            // A log that was written under other rules may use a free slot that is not the lowest.
             self.free.retain(|Reverse(free)| *free != slot);
         }
         let place = self
@@ -63,7 +62,7 @@ impl<T> Slab<T> {
         assert!(place.replace(item).is_none(), "a slot is assigned once");
     }
 
-    /// Inserts an item at `slot`, after all others. The slots skipped become free.
+    /// Inserts an item at `slot`, after all others. Skipped slots become free.
     ///
     /// # Panics
     /// Panics if `slot` exists already.
@@ -73,7 +72,7 @@ impl<T> Slab<T> {
         self.push(Some(item));
     }
 
-    /// Adds free slots until there are `extent` slots in all.
+    /// Adds free slots until `extent` slots exist.
     fn grow(&mut self, extent: u32) {
         while self.extent < extent {
             self.free.push(Reverse(Slot(self.extent)));

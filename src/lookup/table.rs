@@ -1,18 +1,19 @@
 //! Look-up from a name to a slot, where the name is stored in the item itself.
 //!
-//! A small table is a single hash table. A larger one is sharded, because one large table stalls all requests when it grows. The shards
-//! have unequal shares of the names, because equal shards would all grow at the same moment. Each shard doubles when it is full, the
-//! largest first, and the smallest when there are twice as many names. So at any number of names there is room for at most half as many
-//! more, and the memory that one shard frees is reused by the next to grow. Each slot keeps as much of its name's hash as its shard needs
-//! to grow, because reading a million names for that would take longer than all other work on them. A table is never iterated, because
-//! its order is arbitrary.
+//! A small table is a single hash table. A larger one is sharded, because a single large table stalls all requests while it grows. Shards
+//! with equal shares of the names would all grow at the same moment, so the shares differ: the shard with the largest share doubles first,
+//! and the shard with the smallest share once there are twice as many names. So at any number of names there is room for at most about half
+//! as many more, and the memory that one shard frees is reused by the next shard that grows.
+//!
+//! Each slot is stored with the part of its name's hash that its shard needs to grow. Otherwise growing would read the name of every item,
+//! which for a million names would take longer than all other work on them. A table is never iterated, because its order is arbitrary.
 
 use crate::ids::Slot;
 use hashbrown::HashTable;
 use std::hash::BuildHasher as _;
 
 const SHARDS: usize = 256;
-/// The maximum number of names in an unsharded table. Where many clients wait in line for few locks, each lock has such a table.
+/// The maximum number of names in an unsharded table. If many clients wait for few locks, each lock has such a table.
 const PIECE: usize = 1024;
 
 /// A slot, and the part of its name's hash that its shard needs.
@@ -27,7 +28,7 @@ impl Place {
         let (tag, place) = (hash >> TAG_SHIFT, hash & PLACE_BITS);
         let kept = tag << PLACE_BITS.count_ones() | place;
         Self {
-            hash: u32::try_from(kept).expect("7 bits and 25"),
+            hash: u32::try_from(kept).expect("7 tag bits and 25 place bits fit into 32 bits"),
             slot,
         }
     }
@@ -41,7 +42,7 @@ impl Place {
 
 /// The position of a hash's tag: the seven highest bits, which the inner table compares first.
 const TAG_SHIFT: u32 = 57;
-/// The bits of a hash that tell the inner table where to start probing: enough for 2^25 names in a shard.
+/// The bits of a hash that determine where the inner table starts probing: enough for 2^25 names in a shard.
 const PLACE_BITS: u64 = (1 << 25) - 1;
 
 /// Slots by the hash of their name.
@@ -63,7 +64,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Returns the slot whose item has this name; `is` returns whether a slot's item does.
+    /// Returns the slot whose item has this name, if there is one. `is` returns whether the item in a slot has the name.
     pub fn find(&self, name: &impl std::hash::Hash, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         let hash = self.hasher.hash_one(name);
         self.shards
@@ -91,7 +92,7 @@ impl Table {
         }
     }
 
-    /// Makes room for `names` names in all, in an empty table.
+    /// Makes room for this number of names in an empty table.
     pub fn reserve(&mut self, names: usize) {
         if names > PIECE {
             self.shards.resize_with(SHARDS, HashTable::new);
@@ -107,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Replaces one slot with another under the same name; returns false if `old` is not in the table.
+    /// Replaces one slot with another under the same name. Returns whether `old` was in the table.
     pub fn replace(&mut self, name: &impl std::hash::Hash, old: Slot, new: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
@@ -118,7 +119,7 @@ impl Table {
         found.map(|place| place.slot = new).is_some()
     }
 
-    /// Removes a slot; returns false if it is not in the table.
+    /// Removes a slot. Returns whether it was in the table.
     pub fn remove(&mut self, name: &impl std::hash::Hash, slot: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
@@ -163,10 +164,11 @@ impl Table {
     }
 }
 
-/// Returns the shard of a hash. A hash that is the number h from 0 to 1 lies h + h * (1 - h) / 3 of the way through the shards, so the
-/// last has twice the share of the first, and the others are evenly spaced in between, by ratio.
+/// Returns the shard of a hash. If h is a part of the hash, read as a number from 0 to 1, the shard is h + h * (1 - h) / 3 of the way
+/// through the list. So the last shard has twice the share of the first, and the shares in between increase steadily.
 ///
-/// h is taken from the 32 bits below the seven highest: those are what the inner table compares, and the low bits are the position in it.
+/// h consists of the 32 bits below the seven highest: the inner table compares the seven highest bits, and the low bits are the position in
+/// it.
 const fn shard(hash: u64) -> usize {
     let h = (hash >> 25) & 0xffff_ffff;
     let way = h + ((h * ((1 << 32) - h)) >> 32) / 3;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const LEVELS: usize = 11;
 const PLACES: usize = 64;
 const CHUNK: usize = 1024;
-/// Links at or above this are the list heads of places; links below it are items.
+/// Link numbers from this one on are the list heads of places; lower ones are the slots of items.
 const HEADS: u32 = u32::MAX - 1024;
 /// In `previous`: the item is not in the wheel.
 const OUT: u32 = u32::MAX;
@@ -27,8 +27,9 @@ struct Link {
 /// Slots ordered by deadline.
 #[derive(Debug)]
 pub struct Wheel {
-    /// Items with deadlines up to this time have been moved to `due`.
+    /// The time up to which the wheel has advanced: items with deadlines up to then are in `due`.
     elapsed: u64,
+    /// For each level, a bit for each place that may have items.
     occupied: [u64; LEVELS],
     /// A bit for each level whose bits in `occupied` are not all zero.
     levels: u32,
@@ -96,7 +97,7 @@ impl Wheel {
         self.link_mut(head).previous = slot.0;
     }
 
-    /// Removes an item, if it is in the wheel. `deadline` must be the one it was inserted with.
+    /// Removes an item, if it is in the wheel. `deadline` must be the deadline that it was inserted with.
     pub fn remove(&mut self, slot: Slot, deadline: Timestamp) {
         if slot.index() >= self.links.len() * CHUNK {
             return;
@@ -129,7 +130,7 @@ impl Wheel {
         self.first_place().map(|(_, begins)| Timestamp(begins))
     }
 
-    /// Returns the item with the earliest deadline up to `at`, if any. It stays in the wheel until it is removed.
+    /// Returns the item with the earliest deadline up to `at`, if there is one. It stays in the wheel until it is removed.
     pub fn due(&mut self, at: Timestamp, deadline_of: impl Fn(Slot) -> Timestamp) -> Option<Slot> {
         while self.due.is_empty() {
             let Some((place, begins)) = self.first_place().filter(|(_, begins)| *begins <= at.0)
@@ -166,13 +167,14 @@ impl Wheel {
         }
     }
 
-    /// Returns the place with the earliest items, and the time at which it begins; `None` if the wheel has none. The place may be empty.
+    /// Returns the first place that may have items, and the time at which it begins; `None` if there is no such place. The place may have
+    /// become empty.
     fn first_place(&self) -> Option<(usize, u64)> {
         let level = self.levels.trailing_zeros() as usize;
         let bits = self.occupied.get(level)?;
         let shift = 6 * level;
         let now = (self.elapsed >> shift) % PLACES as u64;
-        // Items of a level share all higher bits with `elapsed`, so none is earlier.
+        // Items of a level share all higher bits with `elapsed` and are later than it, so the search begins at the place of `elapsed`.
         let ahead = bits
             .rotate_right(u32::try_from(now).unwrap_or(0))
             .trailing_zeros();
@@ -236,7 +238,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        // Up to the end of time, where an earlier wheel with fewer levels looped forever.
+        // Spans reach the end of time, where a wheel with fewer levels would loop forever.
         let span = prop_oneof![
             0u64..3,
             0u64..200,

@@ -1,4 +1,4 @@
-//! Applies records without rendering each as JSON, which is fast enough for a long journal.
+//! Applies records without converting each to JSON, so that a long journal is replayed fast enough.
 
 use crate::persist::format;
 use crate::persist::journal::Record;
@@ -8,7 +8,7 @@ use crate::spine::machine::Stamp;
 use crate::spine::recovery::decode_mark;
 
 impl Replay {
-    /// Applies a journal record. Returns its events about the followed item, if any.
+    /// Applies a journal record. Returns its effects on the followed item; empty if no item is followed.
     pub fn advance(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
         let events = match record.kind {
             format::Kind::Mark | format::Kind::End => {
@@ -42,7 +42,7 @@ impl Replay {
         Ok(actor.after(item, before))
     }
 
-    /// Skips a message that panicked: it was never applied.
+    /// Skips a message that panicked, because it was never applied. Returns an event if the message names the followed item.
     fn pass_over(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
         let actor = actor_of(&mut self.actors, record)?;
         let item = self.followed.as_ref();

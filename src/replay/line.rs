@@ -9,10 +9,11 @@ use crate::spine::machine::About;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The first line of an exported log. A hand-written one may leave it out.
+/// The first line of an exported log. It is optional in a log written by hand.
 pub const HEADER: &str = r#"{"sexton":"log","version":1}"#;
 
-/// Returns the header of a log that begins after a sequence number: such a log can be read, but not replayed by itself.
+/// Returns the header of a log that begins after a sequence number. Such a log can be read, but not replayed, because it does not contain
+/// the state at its beginning.
 pub fn header_after(after: Seq) -> String {
     format!(r#"{{"sexton":"log","version":1,"after":{after}}}"#)
 }
@@ -39,22 +40,22 @@ pub struct Line {
     /// The decision. If an entry has none, it is decided during the replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
-    /// The idempotency key of the message, if it came with one.
+    /// The idempotency key of the message, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<RequestKey>,
-    /// The items in the slots that the outcome refers to, where they are known. May be left out.
+    /// The items in the slots that the outcome refers to, if they are known. May be left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<About>,
     /// The effects on the followed item, if there is one. Ignored on input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<StoryEvent>,
-    /// A record of the node about itself.
+    /// The content of a mark, which is a record of the node itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
     /// The stage at which a poisoned message panicked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
-    /// The message of that panic.
+    /// The panic message of a poisoned message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
@@ -66,11 +67,11 @@ pub enum Kind {
     /// A message and its outcome.
     #[default]
     Entry,
-    /// A message that panicked: history, never applied.
+    /// A message that panicked. It is recorded, but never applied.
     Poisoned,
     /// A record of the node itself.
     Mark,
-    /// Only the passing of time, up to `at`.
+    /// No record: time passes up to `at`.
     Time,
 }
 
@@ -92,7 +93,7 @@ pub enum LineError {
         /// The decoder's message.
         cause: String,
     },
-    /// The header names a version that cannot be read.
+    /// The header has a version that cannot be read.
     #[error("read the log: its version {0} is newer than 1, the newest this program reads")]
     TooNew(u64),
     /// The log lacks its beginning, so it cannot be replayed.
@@ -121,7 +122,7 @@ impl Line {
         }
     }
 
-    /// Parses a line; `None` for an empty one, a comment (`#`) and the header.
+    /// Parses a line. Returns `None` for an empty line, a comment (`#`) or the header.
     pub fn parse(text: &str, number: usize) -> Result<Option<Self>, LineError> {
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {

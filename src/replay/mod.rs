@@ -1,15 +1,15 @@
-//! Replays the past: a journal, or a log of JSON lines that was exported, cut down or written by hand.
+//! Replays a journal, or a log of JSON lines that was exported, shortened or written by hand.
 //!
-//! Recorded entries are committed as they were decided. Lines written by hand have no outcome: they are decided during
-//! the replay, along with everything that falls due in between. The same code serves `sexton replay` and the tests of
-//! programs that embed a node. A replay only reads.
+//! Recorded entries are committed with their recorded outcomes. Lines written by hand have no outcome: they are decided during the replay,
+//! along with everything that becomes due in between. The same code serves `sexton replay` and the tests of programs that embed a node. A
+//! replay only reads.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `replayed.rs` | a machine of any type, behind a JSON interface |
+//! | `replayed.rs` | the JSON interface to a machine of any type |
 //! | `story.rs` | what happened to one item |
-//! | `run.rs` | records and lines in order; verifying |
-//! | `advance.rs` | records without lines, for long journals |
+//! | `run.rs` | records and lines, replayed in order; verification |
+//! | `advance.rs` | records replayed without producing lines, for long journals |
 //! | `timeline.rs` | the state after any entry of a journal, and what happened around it |
 //! | `waypoint.rs` | intermediate states, from which a replay can begin |
 

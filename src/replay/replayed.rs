@@ -1,4 +1,4 @@
-//! A machine behind a JSON interface: messages and outcomes are passed as JSON values, whatever their types.
+//! The JSON interface to a machine of any type: messages and outcomes are passed as JSON values.
 
 use crate::decode;
 use crate::ids::{Digest, RequestKey, Seq};
@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An actor that a log is replayed into.
 pub trait Replayed: Recovering {
-    /// Decodes a journal record that is not applied yet, with the items in the slots it refers to and the state of the
-    /// followed item before it.
+    /// Decodes a journal record that is not applied yet. The result includes the items in the slots that the record refers to, and the
+    /// state of the followed item before the record.
     fn entry(
         &self,
         record: &Record<'_>,
@@ -31,7 +31,7 @@ pub trait Replayed: Recovering {
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
     /// Returns what the current rules decide about a message.
     fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String>;
-    /// Commits a message with its outcome, or decides it first if there is none; `None` if nothing changed.
+    /// Commits a message with its outcome; if it has none, decides the message first. Returns the entry, or `None` if nothing changes.
     fn commit(
         &mut self,
         moment: &Moment,
@@ -39,11 +39,11 @@ pub trait Replayed: Recovering {
         key: Option<RequestKey>,
         followed: Option<&Followed>,
     ) -> Result<Option<DecodedEntry>, String>;
-    /// Applies these rules, as recorded in the log, from here on.
+    /// Applies these rules, as recorded in the log, to later decisions. Rules that cannot be decoded are ignored.
     fn go_by(&mut self, rules: &[u8]);
-    /// Returns the tick of the first item that is due, if any. Removals are held back while `held` is true.
+    /// Returns the tick of the first item that is due, or `None` if no item is due. Removals are held back while `held` is true.
     fn due(&mut self, now: Now, held: bool) -> Option<Value>;
-    /// Formats the reply that the sender of the message received.
+    /// Formats the reply that the sender of a message receives for this outcome.
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
     /// Returns the digest of the state.
     fn state_digest(&self) -> Digest;
@@ -68,7 +68,7 @@ pub struct DecodedEntry {
     pub about: Vec<About>,
     /// The effects on the followed item, once the entry is committed.
     pub events: Vec<StoryEvent>,
-    /// The state of the followed item before the entry.
+    /// The state of the followed item before the entry; `None` if no item is followed.
     pub(super) before: Option<Before>,
 }
 
@@ -102,7 +102,7 @@ impl<M: Actor> Replayed for Replica<M> {
 
     fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String> {
         let message: M::Message = from_json(message)?;
-        // Today's rules may panic where those in force at the time did not.
+        // The current rules may panic although the rules in force at the time did not.
         let decide = || self.machine().decide(moment, &message);
         catch_unwind(AssertUnwindSafe(decide))
             .map(|outcome| to_json(&outcome))

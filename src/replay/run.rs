@@ -1,4 +1,5 @@
-//! Applies records and lines in order to the actors they belong to, and compares them with what would be decided today.
+//! Applies records and lines in order to the actors that they belong to, and compares their outcomes with the decisions of the current
+//! rules.
 
 use crate::actors::{Actors, Rules, each};
 use crate::clock::{Offset, Timestamp};
@@ -30,7 +31,7 @@ pub struct Replay {
     pub(super) followed: Option<Followed>,
 }
 
-/// An entry about which today's rules would decide differently.
+/// An entry that the current rules decide differently.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Mismatch {
     /// The sequence number of the entry.
@@ -39,20 +40,21 @@ pub struct Mismatch {
     pub actor: &'static str,
     /// The recorded outcome.
     pub recorded: Value,
-    /// The outcome under today's rules.
+    /// The outcome under the current rules.
     pub decided: Value,
 }
 
-/// The digests that checkpoints recorded, and the results of comparing them.
+/// The digests that checkpoints recorded, and the results of comparing them with the replayed states.
 #[derive(Default)]
 struct CheckpointDigests {
-    /// Digests not reached yet, in order.
+    /// The digests of states that the replay has not reached yet, in order.
     states: Vec<Watermark>,
+    /// The number of digests compared so far.
     compared: u64,
     differing: Vec<Differing>,
 }
 
-/// A state whose digest differs from the one a checkpoint recorded.
+/// A state whose digest differs from the digest that a checkpoint recorded.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Differing {
     /// The actor's name.
@@ -95,7 +97,7 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// Creates a replay with no actors: add every actor whose entries the log may contain.
+    /// Creates a replay with no actors. Every actor whose entries the log may contain must be added to it.
     pub fn new() -> Self {
         Self {
             actors: Vec::new(),
@@ -117,7 +119,7 @@ impl Replay {
         self
     }
 
-    /// Decides every recorded entry again and collects the differences.
+    /// Makes the replay decide every recorded entry again and collect the differences.
     #[must_use]
     pub fn verifying(mut self) -> Self {
         self.verify = true;
@@ -129,12 +131,12 @@ impl Replay {
         self.followed = Some(item);
     }
 
-    /// Only reads records from now on: for a log whose beginning is missing, so its state is unknown.
+    /// Makes the replay only read records from now on, for a log that does not contain the state at its beginning.
     pub fn read_only(&mut self) {
         self.reads_only = true;
     }
 
-    /// Returns the entries about which today's rules would decide differently.
+    /// Returns the entries that the current rules decide differently, if the replay verifies.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
     }
@@ -164,7 +166,7 @@ impl Replay {
         }
     }
 
-    /// Collects the digests in a checkpoint's mark, to compare each when the replay reaches it.
+    /// Collects the digests in a checkpoint's mark, so that each is compared when the replay reaches its state.
     pub fn note(&mut self, mark: &Mark) {
         if let Mark::Checkpoint { states, .. } = mark {
             self.noted.states.extend(states.iter().cloned());
@@ -172,8 +174,7 @@ impl Replay {
         }
     }
 
-    /// Compares the digests recorded for the state reached so far, and returns the number compared in total and those that
-    /// differ.
+    /// Compares the digests recorded for the states reached so far. Returns the total number of digests compared, and those that differ.
     pub fn compared(&mut self) -> (u64, &[Differing]) {
         self.compare_noted(Seq(self.last.0.saturating_add(1)));
         (self.noted.compared, &self.noted.differing)
@@ -190,7 +191,7 @@ impl Replay {
                 .actors
                 .iter()
                 .find(|actor| actor.actor() == state.actor);
-            // A state older than the snapshot cannot be compared.
+            // If the replay began with a snapshot, digests of older states cannot be compared.
             let Some(actor) = actor.filter(|actor| actor.last() <= state.upto) else {
                 continue;
             };
@@ -283,8 +284,8 @@ impl Replay {
         Ok(line)
     }
 
-    /// Replays a line of a log. Returns the entries that fell due before it, then the line itself with its sequence number,
-    /// time and outcome.
+    /// Replays a line of a log. Returns the entries that became due before it, then the line itself with its sequence number, time and
+    /// outcome.
     pub fn line(&mut self, line: Line, number: usize) -> Result<Vec<Line>, ReplayError> {
         let impossible = |cause: String| ReplayError::Impossible {
             line: number,
@@ -358,13 +359,13 @@ impl Replay {
         Ok(done)
     }
 
-    /// Commits an entry and returns it; if nothing changes, returns only the decision.
+    /// Commits the entry of a line and returns it. If nothing changes, returns only the decision.
     fn entry(
         &mut self,
         stamp: Stamp,
         line: &Line,
     ) -> Result<(Option<DecodedEntry>, Option<Value>), String> {
-        let message = line.message.as_ref().ok_or("an entry has a message")?;
+        let message = line.message.as_ref().ok_or("an entry needs `message`")?;
         let actor = self.named(&line.actor)?.actor();
         let moment = self.moment(actor, stamp);
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {
@@ -379,7 +380,7 @@ impl Replay {
         }
     }
 
-    /// Replays a whole log of JSON lines; returns every line as it was applied.
+    /// Replays a whole log of JSON lines. Returns every line as it was applied.
     ///
     /// ```
     /// use sexton::replay::Replay;
@@ -406,7 +407,7 @@ impl Replay {
         Ok(done)
     }
 
-    /// Lets time pass up to `at` in every actor, as a host would.
+    /// Handles all items of every actor that are due at `at`, as a host would, and adds their entries to `done`.
     fn pass(&mut self, at: Timestamp, done: &mut Vec<Line>) -> Result<(), String> {
         for actor in &mut self.actors {
             let offset = Offset(self.marked.offset_ms);
@@ -454,8 +455,8 @@ impl Replay {
         }
     }
 
-    /// Checks later decisions of `actor` by `rules`. Rules that do not decode are those of another version, whose decisions
-    /// may differ anyway.
+    /// Applies recorded rules to later decisions of `actor`. Rules that cannot be decoded are those of another version, and are ignored:
+    /// its decisions may differ anyway.
     fn go_by(&mut self, actor: ActorId, rules: &[u8]) {
         if let Some(actor) = self.actors.iter_mut().find(|one| one.actor() == actor) {
             actor.go_by(rules);
@@ -526,7 +527,7 @@ fn following(last: Seq) -> Result<Seq, String> {
     Ok(Seq(seq))
 }
 
-/// Returns a line unchanged where there is no state to replay it on.
+/// Returns a line without replaying it, since there is no state to apply it to. Refuses an entry without an outcome.
 fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, String> {
     let item = followed.filter(|item| item.concerns(&line.actor));
     if let Some((item, message)) = item.zip(line.message.as_ref()) {
@@ -538,7 +539,7 @@ fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, S
     Ok(vec![line])
 }
 
-/// Returns the moment at which an entry is decided again.
+/// Returns the inputs of a decision besides message and state, as the log has them.
 fn moment(marked: &Marked, actor: ActorId, Stamp { seq, at }: Stamp) -> Moment {
     Moment {
         seq,

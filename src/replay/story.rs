@@ -32,7 +32,7 @@ pub enum Followed {
     Everything,
 }
 
-/// An effect of an entry on an item, in terms that users know.
+/// An effect of an entry on an item, in the terms that users see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoryEvent {
     /// The kind of effect, such as `claimed`.
@@ -43,7 +43,7 @@ pub struct StoryEvent {
 }
 
 impl Followed {
-    /// Returns whether entries of `actor` may concern the item.
+    /// Returns whether entries of `actor` may affect the item.
     pub fn concerns(&self, actor: &str) -> bool {
         match self {
             Self::Job(_) | Self::Queue(_) => actor == "queue",
@@ -55,7 +55,7 @@ impl Followed {
         }
     }
 
-    /// Returns whether `told` is about this item.
+    /// Returns whether an event is about this item.
     pub(super) fn is_of(&self, told: &Happening) -> bool {
         let has = |wanted: &str, value: &dyn Fn(&Field) -> bool| {
             let mut fields = told.fields.iter();
@@ -103,7 +103,7 @@ impl Followed {
         }
     }
 
-    /// Returns the id under which the actor knows the item, if entries may change it without naming it.
+    /// Returns the id of the item if entries may change it without naming it; `None` for other items.
     pub(super) const fn number(&self) -> Option<u64> {
         match self {
             Self::Job(id) => Some(*id),
@@ -118,13 +118,14 @@ impl Followed {
     }
 }
 
-/// The item's state before an entry is committed, and the expected effects.
+/// What is known about the followed item before an entry is committed: its state, and the effects that the entry will have.
 #[derive(Debug)]
 pub struct Before {
     /// Effects on the item itself.
     its: Vec<StoryEvent>,
-    /// Effects on many items at once, of which the followed item may be one.
+    /// Effects that name no job. They are used if the item changes although no effect names it.
     all: Vec<StoryEvent>,
+    /// A short form of the item's state, by which a change is noticed; `None` if entries always name the item.
     glance: Option<String>,
 }
 
@@ -156,7 +157,8 @@ impl Followed {
         Before { its, all, glance }
     }
 
-    /// Returns the effects on the item, once the entry is committed.
+    /// Returns the effects on the item, once the entry is committed: those that name it or, if there are none and its state has changed,
+    /// those that name no job.
     pub(super) fn after<M: Actor>(&self, machine: &M, before: Before) -> Vec<StoryEvent> {
         if !before.its.is_empty() || self.glance(machine) == before.glance {
             before.its
@@ -167,14 +169,14 @@ impl Followed {
         }
     }
 
-    /// Returns the event of a message that panicked, if it names the item.
+    /// Returns the event of a message that panicked; empty if the message does not name the item.
     pub(super) fn panicked(&self, poisoned: &Poisoned<Value>) -> Vec<StoryEvent> {
         let panicked = || StoryEvent::new("panicked").with("cause", poisoned.cause.as_str());
         let is_named = self.is_named_in(&poisoned.message);
         is_named.then(panicked).into_iter().collect()
     }
 
-    /// Describes a message that is not applied here: its kind, and the names it contains.
+    /// Describes a message that is not applied: its kind, and the names it contains. Empty if the message does not name the item.
     pub(super) fn unknown(&self, message: &Value) -> Vec<StoryEvent> {
         let word = match message {
             Value::Object(members) => members.keys().next().map_or("-", String::as_str),

@@ -1,8 +1,8 @@
-//! The past of one journal: the state after any entry, what happened around it, and the story of an item.
+//! The history of one journal: the state after any entry, the entries around it, and the story (all events) of an item.
 //!
-//! The first pass through the journal keeps waypoints; after that the state at any moment takes a short replay from the waypoint
-//! before it. Waypoints are thinned out when they exceed a number of bytes. Nothing is written, and the caller sets the end:
-//! records after it are not read.
+//! The first pass through the journal keeps intermediate states, called waypoints. After that, computing the state at any entry takes only
+//! a short replay from the waypoint before it. When the waypoints exceed a number of bytes, every second one is dropped. Nothing is
+//! written, and records after the end that the caller sets are not read.
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{Digest, Seq};
@@ -20,16 +20,16 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The number of entries shown before a moment, and after it.
+/// The number of entries shown before the requested entry, and after it.
 pub const AROUND: usize = 20;
 
-/// The number of sequence numbers to look back, usually enough to find those entries; numbers may have gaps.
+/// How far to look back for those entries at first, in sequence numbers. This is usually enough, although numbers may have gaps.
 const MARGIN: u64 = 1000;
 
-/// The number of newest events kept of a story.
+/// The maximum number of events in a story. Older ones are dropped.
 pub const STORY_MAX: usize = 100;
 
-/// The number of entries between two checks of whether the answer is still wanted.
+/// How often a replay checks whether its result is still needed: once per this number of sequence numbers.
 const WATCHED: u64 = 256;
 
 /// Limits on the memory of a timeline.
@@ -56,10 +56,10 @@ impl Default for Bounds {
     }
 }
 
-/// Called with the progress of a replay; returns false if its result is no longer wanted.
+/// A function called with the progress of a replay. It returns whether the result is still needed.
 pub type Watch<'w> = &'w mut dyn FnMut(Seq) -> bool;
 
-/// Why a moment of the past cannot be shown.
+/// Why an earlier state or a story cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
     /// The journal cannot be read or replayed.
@@ -73,14 +73,14 @@ pub enum TimelineError {
         /// The maximum size, in bytes.
         most: u64,
     },
-    /// The journal no longer has its beginning, and no snapshot can replace it.
+    /// The first segments of the journal were removed, and no snapshot can be read in their place.
     #[error("the beginning of the journal is gone, and no snapshot can be read: {0}")]
     NoBeginning(String),
-    /// The state kept at a waypoint cannot be loaded.
-    #[error("a state that was kept does not load: {0}")]
+    /// The state of a waypoint cannot be loaded.
+    #[error("an intermediate state cannot be loaded: {0}")]
     Waypoint(String),
-    /// The result is no longer wanted.
-    #[error("given up")]
+    /// The caller no longer needs the result.
+    #[error("the result is no longer needed")]
     Abandoned,
 }
 
@@ -96,24 +96,24 @@ impl From<RecoveryError> for TimelineError {
     }
 }
 
-/// The state after an entry, and what happened around it.
+/// The state after an entry, and the entries around it.
 #[derive(Clone, Debug)]
 pub struct StateAt {
-    /// The requested moment: a sequence number, whether or not an entry has it.
+    /// The requested sequence number, whether or not an entry has it.
     pub seq: Seq,
-    /// The time of the last entry up to that moment.
+    /// The time of the last entry up to `seq`.
     pub at: Timestamp,
-    /// The wall clock minus node time at that moment.
+    /// The wall clock minus node time, at that entry.
     pub offset: Offset,
     /// The first entry that the journal still has.
     pub begins: Seq,
-    /// The first moment whose state is known.
+    /// The first sequence number at which the state is known.
     pub known: Seq,
     /// The last entry.
     pub last: Seq,
     /// The state of each actor.
     pub actors: Vec<ActorAt>,
-    /// The last entries up to the moment, oldest first.
+    /// The last entries up to `seq`, oldest first.
     pub before: Vec<Line>,
     /// The first entries after it.
     pub after: Vec<Line>,
@@ -144,22 +144,22 @@ pub struct Story {
     pub begins: Seq,
     /// The wall clock minus node time at the end.
     pub offset: Offset,
-    /// The newest [`STORY_MAX`] events, oldest first, with the entry and the time of each.
+    /// The latest events, at most [`STORY_MAX`], oldest first, with the entry and the time of each.
     pub events: VecDeque<(Seq, Timestamp, StoryEvent)>,
-    /// Whether there were older events.
+    /// Whether older events were dropped.
     pub more: bool,
 }
 
-/// The past of the journal on a disk.
+/// The history of the journal on a disk.
 pub struct Timeline {
     disk: Arc<dyn Disk>,
     slots: Slots,
     bounds: Bounds,
-    /// The waypoints, in order. The known past begins with the first.
+    /// The waypoints, in order. Earlier states than the first one cannot be computed.
     waypoints: Vec<Waypoint>,
     /// The current number of records between two waypoints.
     spacing: u64,
-    /// Records and bytes since the newest waypoint.
+    /// The number of records since the latest waypoint, and their size in bytes.
     since: (u64, u64),
 }
 
@@ -177,7 +177,8 @@ impl Timeline {
         }
     }
 
-    /// Returns the state after entry `at`, or after the last entry before it. A number outside the known range is moved into it.
+    /// Returns the state after entry `at`, or after the last entry before it; after `last` if `at` is `None`. A number outside the known
+    /// range is replaced by the nearest one within it.
     pub fn state_at(
         &mut self,
         at: Option<Seq>,
@@ -198,7 +199,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the history of an item up to entry `last`.
+    /// Returns the history of an item, from the first entry that can be replayed up to entry `last`.
     pub fn story(
         &mut self,
         item: &Followed,
@@ -234,7 +235,8 @@ impl Timeline {
         })
     }
 
-    /// Returns the first entry whose state is known, which moves on as segments are removed.
+    /// Ensures that there is a first waypoint that the journal continues, and returns its entry. It becomes later when segments of the
+    /// journal are removed.
     fn begin(&mut self, last: Seq, watch: Watch<'_>) -> Result<Seq, TimelineError> {
         let disk = self.disk.as_ref();
         let ordinals = segment::ordinals(disk)?;
@@ -257,7 +259,7 @@ impl Timeline {
         Ok(self.waypoints.first().map_or(Seq(0), |first| first.seq))
     }
 
-    /// Returns the state of the oldest snapshot that the journal continues.
+    /// Returns a waypoint with the state of the oldest readable snapshot that the journal continues.
     fn after_snapshot(&self, last: Seq, watch: Watch<'_>) -> Result<Waypoint, TimelineError> {
         let disk = self.disk.as_ref();
         let mut looked = recovery::look(disk, &self.slots)?;
@@ -276,7 +278,8 @@ impl Timeline {
         Err(TimelineError::NoBeginning(looked.wrong.join("; ")))
     }
 
-    /// Replays a snapshot, in which each actor was captured at a different moment, up to the newest of these moments.
+    /// Returns a waypoint made from a snapshot. Actors were captured at different entries, so the journal is replayed up to the latest of
+    /// these entries.
     fn settled(
         &self,
         mut replay: Replay,
@@ -301,7 +304,7 @@ impl Timeline {
         Ok(Waypoint::take(&mut replay, &Waypoint::default()))
     }
 
-    /// Adds waypoints up to this moment, unless one is near it.
+    /// Adds waypoints up to entry `upto`, unless the latest one is close enough.
     fn extend(&mut self, upto: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
         let newest = self.newest().seq;
         if upto.0.saturating_sub(newest.0) <= self.spacing {
@@ -356,7 +359,8 @@ impl Timeline {
         })
     }
 
-    /// Returns the sequence number before the [`AROUND`] entries that lead up to `at`, or before the first entry if there are fewer.
+    /// Returns the sequence number before the last [`AROUND`] entries up to `at`, or before the first entry if there are fewer; `None` if
+    /// there are none.
     fn nth_before(&self, at: Seq) -> Result<Option<Seq>, TimelineError> {
         let earlier = self.waypoints.partition_point(|it| it.seq < at);
         let mut found = None;
@@ -380,7 +384,8 @@ impl Timeline {
         Ok(found)
     }
 
-    /// Replays from the last waypoint at or before `from` until `each` returns false, or up to `last`.
+    /// Calls `each`, which must apply the record to the replay, for all records from the last waypoint at or before `from` up to `last`,
+    /// until it returns false. Returns the replay.
     fn run(
         &mut self,
         from: Seq,
@@ -391,7 +396,7 @@ impl Timeline {
         let disk = Arc::clone(&self.disk);
         let after = self.waypoints.partition_point(|it| it.seq <= from);
         let waypoint = self.waypoints.get(after.saturating_sub(1));
-        let waypoint = waypoint.expect("the past begins somewhere");
+        let waypoint = waypoint.expect("there is a first waypoint");
         let mut reader = Reader::open_after(disk.as_ref(), begin_at(waypoint))?;
         let mut replay = waypoint.resume().map_err(TimelineError::Waypoint)?;
         self.since = (0, 0);
@@ -407,7 +412,8 @@ impl Timeline {
         Ok(replay)
     }
 
-    /// Applies a record, and keeps the resulting state as a waypoint if it is far from the newest one.
+    /// Applies a record, and keeps the resulting state as a waypoint if it is far enough from the latest one. Returns the events of the
+    /// followed item.
     fn advance(
         &mut self,
         replay: &mut Replay,
@@ -442,7 +448,7 @@ impl Timeline {
     }
 
     fn newest(&self) -> &Waypoint {
-        self.waypoints.last().expect("the past begins somewhere")
+        self.waypoints.last().expect("there is a first waypoint")
     }
 
     fn check(&self, bytes: u64) -> Result<(), TimelineError> {
@@ -469,7 +475,7 @@ fn watched(seq: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
     Ok(())
 }
 
-/// Returns time, clock offset and state of a replay.
+/// Returns the current time, clock offset and state of a replay.
 fn captured(replay: &Replay) -> (Timestamp, Offset, Vec<ActorAt>) {
     let actors = replay.actors.iter().map(|actor| ActorAt {
         name: actor.name(),

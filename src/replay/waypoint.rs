@@ -1,4 +1,4 @@
-//! A state that a replay passed through, kept as pages so that another replay can start from it.
+//! A state that a replay has reached, kept as pages so that another replay can start from it.
 //!
 //! Pages that did not change between two waypoints are shared, so a waypoint costs only what changed since the previous one.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The state after an entry.
 #[derive(Debug, Default)]
 pub(super) struct Waypoint {
-    /// The entry; zero before the first.
+    /// The last entry included in the state; zero if there is none.
     pub(super) seq: Seq,
     pub(super) at: Timestamp,
     marked: Marked,
@@ -22,7 +22,7 @@ pub(super) struct Waypoint {
 }
 
 impl Waypoint {
-    /// Captures the current state of a replay. `before` is a waypoint that the replay passed through, or the empty one.
+    /// Captures the current state of a replay. `before` is an earlier waypoint of the same replay, or an empty one.
     pub(super) fn take(replay: &mut Replay, before: &Self) -> Self {
         let mut pages = before.pages.clone();
         let mut states = Vec::new();
@@ -68,16 +68,16 @@ impl Waypoint {
         Ok(replay)
     }
 
-    /// Returns the size of its pages in bytes.
+    /// Returns the size of the waypoint's pages, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.pages.values().map(|page| bytes(page)).sum()
     }
 }
 
-/// The overhead in bytes of a page in a waypoint.
+/// The estimated overhead of each page in a waypoint, in bytes.
 const NODE_BYTES: usize = 64;
 
-/// Returns the size of all waypoints in bytes, counting a shared page once.
+/// Returns the size of all waypoints, in bytes. A shared page is counted once.
 pub(super) fn bytes_of(waypoints: &[Waypoint]) -> u64 {
     let mut seen = BTreeSet::new();
     let pages = waypoints.iter().flat_map(|it| it.pages.values());

@@ -72,12 +72,12 @@ pub enum ScheduleError {
         "`{0}` is not a time zone: use a name from the IANA database, such as UTC or Europe/Berlin"
     )]
     Zone(String),
-    /// None of the months given has one of the days given.
+    /// No month of the expression has any of its days.
     #[error("`{0}` never matches: none of its months has such a day")]
     Never(String),
 }
 
-/// A field of an expression: its name, the values it accepts, and the names its numbers may be written as.
+/// A field of an expression: its name, the values it accepts, and the names that may be written in place of numbers.
 struct Field {
     name: &'static str,
     allowed: &'static str,
@@ -128,8 +128,9 @@ const WORDS: &[(&str, &str)] = &[
 /// The greatest number of days in each month.
 const LONGEST: [u16; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// The maximum number of steps of a search. No clock change since 1970 has repeated more minutes (three hours, in
-/// Antarctica), and no zone has more changes between two matches (8 years without a 29 February, twice a year).
+/// The maximum number of steps of a search. Both searches need fewer: no clock change since 1970 has repeated more minutes (at most three
+/// hours, in Antarctica), and no zone changes its clocks more often between two matches (at most 8 years apart, for 29 February, with two
+/// changes a year).
 const TRIES_MAX: usize = 1000;
 
 impl Schedule {
@@ -140,7 +141,7 @@ impl Schedule {
     /// `@annually`. Months and days of the week may be given by the first three letters of their English names, in any
     /// case. If neither day field is `*`, a day matches when either field does.
     pub fn new(expression: &str, zone: Option<&str>) -> Result<Self, ScheduleError> {
-        // Checked before anything is copied; surplus whitespace, removed later, counts here.
+        // The length is checked before anything is copied, so whitespace that is removed later counts.
         bounded("a cron expression", expression, EXPRESSION_BYTES_MAX)?;
         let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
         let text = fields.join(" ");
@@ -210,7 +211,7 @@ fn bounded(what: &'static str, text: &str, limit: usize) -> Result<(), ScheduleE
     Ok(())
 }
 
-/// Returns the expression that an `@` word stands for.
+/// Returns the expression that an `@` word stands for; `None` for an unknown word.
 fn word(text: &str) -> Option<Cron> {
     let known = WORDS.iter().find(|(word, _)| *word == text);
     parsed(known?.1)
@@ -224,7 +225,7 @@ fn parsed(expression: &str) -> Option<Cron> {
     parser.parse(expression).ok()
 }
 
-/// Parses the fields after checking each one alone, so that an error can name the field.
+/// Parses the fields, after checking each field separately so that an error can name it.
 fn checked(fields: &[&str]) -> Result<Cron, ScheduleError> {
     if fields.len() != FIELDS.len() {
         return Err(ScheduleError::Fields(fields.len()));
@@ -247,7 +248,7 @@ fn checked(fields: &[&str]) -> Result<Cron, ScheduleError> {
 }
 
 impl Field {
-    /// Returns whether `text` consists only of numbers, names of this field and the four signs. croner accepts more: `L`,
+    /// Returns whether `text` consists only of numbers, names of this field and the signs `*`, `,`, `-` and `/`. croner accepts more: `L`,
     /// `W`, `#`, lists that end with a comma, and names of months as numbers in any field.
     fn spells(&self, text: &str) -> bool {
         let items = text.split(['*', ',', '-', '/']);
@@ -263,7 +264,8 @@ impl Field {
     }
 }
 
-/// Returns whether none of the expression's months has any of its days. A day of the week occurs in every month.
+/// Returns whether none of the expression's months has any of its days. An expression that restricts the day of the week always matches,
+/// because each of them occurs in every month.
 fn never(cron: &Cron) -> bool {
     let Some(first) = cron.pattern.days.values().into_iter().min() else {
         return true;
@@ -298,17 +300,17 @@ fn minute_after(at: DateTime) -> Option<DateTime> {
     whole.checked_add(Span::new().minutes(1)).ok()
 }
 
-/// Finds the next match when each match is a time of day, which occurs once.
+/// Finds the next date of an expression whose matches are times of day: each occurs once, even if the clocks skip or repeat it.
 fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut from = minute_after(zone.to_datetime(after))?;
-    // All but the first iteration are for times that a repeated hour shows again.
+    // There is a second iteration only if `after` is in the second run of a repeated hour: matches in it have already occurred.
     for _ in 0..TRIES_MAX {
         let shown = match_from(cron, from)?;
         let at = match zone.to_ambiguous_timestamp(shown).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
             AmbiguousOffset::Gap { after, .. } => {
-                // Under the offset in force after the change, the skipped time lies before the change.
+                // With the offset after the change, the skipped time is an instant before the change. So the next change ends the gap.
                 let skipped = after.to_timestamp(shown).ok()?;
                 zone.following(skipped).next()?.timestamp()
             }
@@ -321,11 +323,11 @@ fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
     None
 }
 
-/// Finds the next match when every moment at which the clocks show a match counts.
+/// Finds the next date of an expression that matches whenever the clocks show a match.
 fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut since = after;
     let mut from = minute_after(zone.to_datetime(after))?;
-    // Between two clock changes, the next match of the wall clock is the next moment.
+    // Between two clock changes the offset is constant, so the next match on the wall clock is also the next in time.
     for _ in 0..TRIES_MAX {
         let at = zone
             .to_offset(since)
@@ -336,7 +338,7 @@ fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Time
             Some(change) if at >= change => since = change,
             Some(_) | None => return Some(at),
         }
-        // The change itself may be a match.
+        // The instant of the change may itself be a match, so the search continues from just before it.
         let just_before = Span::new().nanoseconds(1);
         from = minute_after(zone.to_datetime(since).checked_sub(just_before).ok()?)?;
     }

@@ -8,7 +8,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_o
 const BERLIN: Option<&str> = Some("Europe/Berlin");
 
 fn date(text: &str) -> Date {
-    let at: Timestamp = text.parse().expect("a timestamp");
+    let at: Timestamp = text.parse().expect("the text is a timestamp");
     Date(u64::try_from(at.as_millisecond()).expect("the timestamp is after 1970"))
 }
 
@@ -18,7 +18,7 @@ fn text(date: Date) -> String {
     at.to_string()
 }
 
-/// Returns the next `count` dates, each following the one before.
+/// Returns the next `count` dates after `after`.
 fn following(expression: &str, zone: Option<&str>, after: &str, count: usize) -> Vec<String> {
     let schedule = Schedule::new(expression, zone).expect("the schedule is valid");
     let next = |date: &Date| schedule.next(*date);
@@ -80,7 +80,7 @@ fn a_time_that_the_clocks_repeat_runs_the_first_time() {
         "2026-10-26T01:00:00Z",
     ];
     assert_eq!(often, expected);
-    // Called in the second of the two hours, with a match ahead that this hour shows again.
+    // The search begins in the second of the two repeated hours. The clocks will show 02:30 once more, but it counted the first time.
     let asked = following("30 2 * * *", BERLIN, "2026-10-25T01:10:00Z", 1);
     assert_eq!(asked, ["2026-10-26T01:30:00Z"]);
 }
@@ -280,7 +280,7 @@ proptest! {
             let next = schedule.next(Date(after)).expect("none ends before 2100");
             prop_assert!(next > Date(after));
             prop_assert_eq!(next.0 % 60_000, 0);
-            // Starting anywhere in between leads to the same date: nothing was skipped.
+            // A search from any moment in between finds the same date, so no date was skipped.
             let between = after + (next.0 - after) / 2;
             prop_assert_eq!(schedule.next(Date(between)), Some(next));
             prop_assert_eq!(schedule.next(Date(next.0 - 1)), Some(next));

@@ -19,7 +19,7 @@ use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::sync::Arc;
 
 impl DispatchMachine {
-    /// Applies one step.
+    /// Applies one step of an outcome, and sends the requests that follow from it to other actors.
     pub(super) fn apply(
         &mut self,
         entry: Stamp,
@@ -185,7 +185,7 @@ impl DispatchMachine {
         server.map(|it| it.name.clone()).unwrap_or_default()
     }
 
-    /// Releases the locks that a task's attempt holds or the task is waiting for.
+    /// Releases the locks with these keys that the task's attempt holds, or that the task is waiting for.
     fn give_back(&self, slot: Slot, keys: &[&str], effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
@@ -199,8 +199,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Gives up on the cleanup after an attempt, but still requests notification of its end: if the launch was accepted but its
-    /// acceptance has not been reported yet, the record would otherwise never be removed.
+    /// Gives up on the cleanup after an attempt, but still requests notification of its end. If the launch was accepted and only the report
+    /// of that is missing, the process record would otherwise never be removed.
     fn give_up_cleaning(&self, slot: Slot, effects: &mut Effects<Self>) {
         let cleaning = self.state.tasks.get(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -208,7 +208,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Sends the outstanding requests for a task to the other actors.
+    /// Sends the outstanding requests for a task to other actors.
     pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
@@ -228,7 +228,7 @@ impl DispatchMachine {
             let launching = || task.launching(attempt);
             let is_taken = attempt.launched.is_some();
             state_process(attempt.process, is_taken, launching, effects);
-            // A replacement process was already launched with the instruction to stop the attempt.
+            // If so, the local process is a replacement that was launched to stop the attempt, and needs no further request.
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
             if attempt.stopping.is_some() && !is_told {
                 effects.tell(PROCESSES, &ToProcesses::Fence(attempt.process));
@@ -432,7 +432,7 @@ impl Task {
         });
     }
 
-    /// Records that the task's attempt has ended.
+    /// Records that the task's attempt has ended, and sets the status that follows from the verdict.
     fn end(&mut self, entry: Stamp, step: &TaskStep, server: Name) {
         let (
             TaskStep::Ended {
@@ -529,7 +529,7 @@ impl Task {
         }
     }
 
-    /// Makes the task run again from its saved state.
+    /// Makes a task that is over run again; it continues from its saved state.
     fn restart(&mut self) {
         self.status = RunStatus::Restarted;
         self.exit = ExitStatus::NotFinished;

@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 /// The maximum number of tasks forgotten by one message.
 pub(super) const PRUNED_MAX: u32 = 1000;
 
-/// The key of the lock that every attempt of a task needs to run. The index of the lock is the id of the task.
+/// The key of the lock that an attempt must hold to run its command. The index of the lock is the id of the task.
 pub const EXECUTE: &str = "wip-pool-lock-execute";
-/// The key of the lock that is needed to save a task's state.
+/// The key of the lock that an attempt must hold to save the task's state. The index of the lock is the id of the task.
 pub const UPDATE: &str = "wip-pool-lock-update";
 
 impl DispatchMachine {
@@ -106,7 +106,8 @@ impl DispatchMachine {
         Ok(of_task(slot, step))
     }
 
-    /// Terminates a task. If it has not started, it is over immediately; otherwise it gets one more burst to wind up, unless `now` is set.
+    /// Decides how a task is terminated. If it has not started, it is over immediately; otherwise it gets one more burst to clean up,
+    /// unless `now` is set.
     fn terminate(&self, moment: &Moment, (slot, task): (Slot, &Task), now: bool) -> Outcome {
         let over = || TaskStep::Over {
             exit: ExitStatus::Terminated,
@@ -138,7 +139,7 @@ impl DispatchMachine {
     ) -> Result<Outcome, Refused> {
         let (slot, task) = self.state.of_process(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt_of(process).ok_or(Refused::Stale)?;
-        // A report from another machine is sent again until it is answered.
+        // A report from another machine is sent again until it is answered, so a report that was already accepted changes nothing.
         let is_far = matches!(report, Report::Far(_));
         let is_old = match &attempt.reach {
             None if is_far => return Err(Refused::Stale),
@@ -157,7 +158,8 @@ impl DispatchMachine {
                 return Err(Refused::TooLarge);
             }
             Report::Save(_) if !attempt.updates => {
-                // There is no point in continuing work that cannot be saved: the next attempt gets the lock, or waits for it.
+                // What the attempt has done cannot be saved, so there is no point in continuing: it is stopped, and the next attempt
+                // requests the lock again.
                 let step = Step::Task(slot, TaskStep::Stopping(Cause::UpdateLock));
                 return Ok(Outcome::Changed {
                     steps: vec![step],
@@ -235,7 +237,7 @@ impl DispatchMachine {
         Ok(changed(vec![step]))
     }
 
-    /// Sets the number of threads of a server and how to reach it; adds the server if it does not exist.
+    /// Decides on a new number of threads for a server, and on a new way to reach it; the server is added if it does not exist.
     fn set_server(
         &self,
         name: &Name,
@@ -262,7 +264,7 @@ impl DispatchMachine {
         })
     }
 
-    /// Removes a server and stops the attempts that run there, since their progress could no longer be observed.
+    /// Returns the steps that remove a server and stop the attempts that run there, since their progress could no longer be observed.
     fn removing(&self, server: Slot) -> Vec<Step> {
         let stops = |slot: &Slot| {
             let attempt = self.state.tasks.get(*slot)?.attempt.as_ref()?;
@@ -275,7 +277,8 @@ impl DispatchMachine {
             .collect()
     }
 
-    /// Adds a server, or restores one that was being removed. `before` is the number of servers that the same message adds before it.
+    /// Returns the step that adds a server, or restores a server that was being removed. `before` is the number of servers that the same
+    /// message has added so far.
     fn new_server(
         &self,
         name: &Name,
@@ -297,7 +300,8 @@ impl DispatchMachine {
         })
     }
 
-    /// Adds new servers and removes missing ones. Like `wipctl server update`, it never changes a server that an operator disabled.
+    /// Decides on an inventory: adds new servers, changes existing ones and removes missing ones. Like `wipctl server update`, it never
+    /// changes a server that an operator disabled.
     pub(super) fn inventory(&self, hosts: &[Host]) -> Result<Outcome, Refused> {
         let mut wanted = BTreeMap::new();
         for host in hosts {
@@ -395,7 +399,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the task and the attempt that a lock belongs to; `None` if it does not belong to a task.
+    /// Returns the task that a lock belongs to, and the token of the attempt; `None` if the lock does not belong to a task.
     pub(super) fn of_lock(&self, held: &LockState) -> Option<(Slot, &Task, Token)> {
         let id = std::str::from_utf8(held.index.as_bytes()).ok()?;
         let (slot, task) = self.state.find(id.parse().ok()?)?;
@@ -404,7 +408,8 @@ impl DispatchMachine {
         Some((slot, task, Token(token)))
     }
 
-    /// Decides what happens to a task whose timer has expired: its wake time has come, its attempt took too long, or its retention is over.
+    /// Decides what happens to a task whose deadline has passed: its wake time has come, its attempt took too long or sent no heartbeat, or
+    /// its retention is over.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let Some(task) = self.state.tasks.get(slot) else {
             return Outcome::Absent;
@@ -422,7 +427,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Stops an attempt. If it has not been launched, it ends immediately.
+    /// Decides to stop an attempt. If it does not hold the execute lock yet, it ends immediately, because no process was launched for it.
     fn stopping(&self, moment: &Moment, slot: Slot, cause: Cause) -> Outcome {
         let mut steps = vec![Step::Task(slot, TaskStep::Stopping(cause))];
         let task = self.state.tasks.get(slot);
@@ -433,7 +438,7 @@ impl DispatchMachine {
         changed(steps)
     }
 
-    /// Starts the next burst.
+    /// Decides which burst begins next, and on which server.
     fn dispatch(&self, moment: &Moment) -> Outcome {
         if moment.draining.has_begun() {
             return changed(vec![Step::Rests]);
@@ -442,7 +447,7 @@ impl DispatchMachine {
             return Outcome::Unchanged;
         };
         let process = moment.process_id(0);
-        // How long the attempt continues without contact, if it runs on another machine.
+        // Only an attempt on another machine can lose contact.
         let there = self.state.servers.get(server);
         let there = there.is_some_and(|it| it.remote.is_some());
         let lost_after_ms = there.then_some(self.rules.lost_after_ms);
@@ -461,8 +466,8 @@ impl DispatchMachine {
         moment.now.date().plus_ms(self.rules.kept_ms)
     }
 
-    /// Returns the steps that forget tasks to make room for one more that is over. At most two are forgotten each time; that is enough
-    /// for their number to fall to the limit gradually after the limit was lowered.
+    /// Returns the steps that forget the oldest tasks to make room for one more task that is over. At most two are forgotten at a time:
+    /// that is enough for their number to fall gradually after the limit was lowered.
     pub(super) fn makes_room(&self) -> impl Iterator<Item = Step> {
         let over = &self.state.index.over;
         let surplus = (over.len() + 1).saturating_sub(self.rules.kept_max as usize);
@@ -480,7 +485,8 @@ fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     }
 }
 
-/// Returns the step that changes how an existing server is reached; `None` if nothing changes.
+/// Returns the step that changes how an existing server is reached; `None` if nothing changes. Refuses a description that is not safe in a
+/// command line.
 fn reached(
     (slot, server): (Slot, &Server),
     remote: Option<&Remote>,
@@ -490,10 +496,10 @@ fn reached(
     Ok(new.map(|it| Step::ServerReached(slot, it.clone())))
 }
 
-/// The maximum number of variables that a burst gets in addition to those of its task.
+/// The maximum number of environment variables that a burst gets in addition to those of its task.
 const OWN_VARIABLES_MAX: usize = 10;
 
-/// Checks a command, allowing for the variables that are added to its own.
+/// Refuses a command that could not be run, even if only because of the variables that are added to its own.
 fn check_command(command: &Launching) -> Result<(), Refused> {
     let variables = command.spec.env.len() + command.spec.secrets.len();
     if variables + OWN_VARIABLES_MAX > Spec::ENV_MAX {

@@ -24,7 +24,7 @@ use crate::ids::Slot;
 use crate::spine::machine::Moment;
 
 impl Attempt {
-    /// Returns whether the attempt holds the execute lock.
+    /// Returns whether the attempt has been granted the execute lock.
     pub(super) const fn has_lock(&self) -> bool {
         !matches!(self.stage, Stage::Claimed)
     }
@@ -34,7 +34,7 @@ impl Task {
     /// Returns the verdict on an attempt whose process ended with `exit`. `cause` is set if the attempt is stopped in the same entry.
     fn verdict(&self, attempt: &Attempt, exit: Option<Exit>, cause: Option<Cause>) -> Verdict {
         let ended = |exit| {
-            // The burst in which a task winds up is its last, whatever the command reports.
+            // The burst in which a terminated task cleans up is its last, whatever the command reports.
             Verdict::Ended(if attempt.last {
                 ExitStatus::Terminated
             } else {
@@ -78,8 +78,8 @@ impl Task {
         }
     }
 
-    /// Returns the verdict on an attempt that was cut short. A command that may have run must not run again, unless it saved its state or
-    /// the task may be run twice.
+    /// Returns the verdict on an attempt whose command was cut short. A command that may have run must not run again, unless it saved its
+    /// state or the task's terms permit a second run.
     fn died(&self, attempt: &Attempt, cause: Cause) -> Verdict {
         let has_saved = self.revision > attempt.revision;
         if attempt.last {
@@ -93,7 +93,7 @@ impl Task {
 }
 
 impl Verdict {
-    /// Returns how the task ended, if it did.
+    /// Returns how the task ended; `None` if it is not over.
     pub const fn exit(self) -> Option<ExitStatus> {
         match self {
             Self::Ended(exit) => Some(exit),
@@ -104,7 +104,7 @@ impl Verdict {
 }
 
 impl DispatchMachine {
-    /// Decides on the end of an attempt's process tree.
+    /// Decides on the end of the process tree of an attempt or a cleanup.
     pub(super) fn gone(&self, moment: &Moment, gone: EndNotice) -> Outcome {
         let found = self.state.of_process(gone.process);
         let Some((slot, task)) = found.filter(|_| gone.ends(Until::Tree)) else {
@@ -119,7 +119,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Decides on the end of an attempt's local process and its whole tree. An attempt on another machine may still be running there.
+    /// Decides on the end of an attempt's local process and its whole tree. An attempt on another machine may still be running there; if
+    /// so, a new local process is launched.
     fn settled(&self, moment: &Moment, slot: Slot, exit: Exit) -> Outcome {
         let task = self.state.tasks.get(slot);
         let reach = task.and_then(|it| it.attempt.as_ref()?.reach.as_ref());
@@ -134,7 +135,7 @@ impl DispatchMachine {
         changed(self.ends(moment, slot, (Some(exit), cause)))
     }
 
-    /// Decides on the end of an attempt.
+    /// Decides that an attempt ends now.
     pub(super) fn ended(&self, moment: &Moment, slot: Slot, exit: Option<Exit>) -> Outcome {
         changed(self.ends(moment, slot, (exit, None)))
     }
@@ -183,7 +184,8 @@ impl DispatchMachine {
         steps
     }
 
-    /// Decides what to do if another holder has the execute lock: the thread is freed, and the task waits in line for the lock.
+    /// Decides what to do if another holder has the execute lock: the thread is freed, and the task waits in line for the lock. An attempt
+    /// that is being stopped ends instead.
     pub(super) fn blocked(&self, moment: &Moment, slot: Slot) -> Outcome {
         let task = self.state.tasks.get(slot);
         let is_stopping = |it: &Attempt| it.stopping.is_some();

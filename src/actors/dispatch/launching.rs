@@ -1,5 +1,5 @@
-//! What other actors and users see of an attempt: the names of its locks, the processes launched for it and after it, and the message
-//! that explains why a task failed.
+//! The parts of an attempt that other actors and users see: the names of its locks, the processes launched for it and after it, and the
+//! message that explains why a task failed.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::task::{
@@ -11,7 +11,7 @@ use crate::bytes::Bytes;
 use crate::ids::Token;
 
 impl Task {
-    /// Returns the key, index and owner of one of the task's locks, as held by an attempt.
+    /// Returns the key, index and owner of one of the task's locks. The owner is the attempt with this token.
     pub(super) fn lock(&self, key: &str, token: Token) -> [Name; 3] {
         let names = [
             key.to_owned(),
@@ -21,7 +21,7 @@ impl Task {
         names.map(|name| Name::new(name.into_bytes()).unwrap_or_default())
     }
 
-    /// Returns the launch for an attempt.
+    /// Returns the command of an attempt as it is launched, with the variables that describe the attempt.
     pub(super) fn launching(&self, attempt: &Attempt) -> Launching {
         let last = if attempt.last { "1" } else { "0" };
         let more = [
@@ -36,7 +36,7 @@ impl Task {
         launching
     }
 
-    /// Returns the launch of the cleanup after an attempt.
+    /// Returns the command of the cleanup after an attempt as it is launched, with the variables that describe the attempt.
     pub(super) fn cleaning_up(&self, cleaning: &Cleaning) -> Launching {
         let after = |it: &&Past| it.token == cleaning.token;
         let past = self.past.iter().find(after);
@@ -76,8 +76,8 @@ impl Task {
 }
 
 impl Attempt {
-    /// Returns a message about the result of the attempt. It becomes part of the task's state, which a replay of an older journal must
-    /// reproduce: these texts must not change.
+    /// Returns a message about the result of the attempt, or an empty one if there is nothing to explain. It becomes part of the task's
+    /// state, which a replay of an older journal must reproduce. Therefore these texts must not change.
     pub(super) fn words(&self, verdict: Verdict, exit: Option<Exit>) -> String {
         match (verdict, &self.said) {
             (

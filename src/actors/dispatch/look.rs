@@ -1,4 +1,4 @@
-//! Views of tasks, servers and groups.
+//! Builds the views of tasks, servers and groups.
 
 use crate::actors::dispatch::decide::PRUNED_MAX;
 use crate::actors::dispatch::event;
@@ -28,7 +28,8 @@ impl DispatchMachine {
         })
     }
 
-    /// Returns why the next burst of a task does not begin.
+    /// Returns why the next burst of a task does not begin; `None` if the task is over, if a burst is running, or if nothing prevents the
+    /// next one.
     fn obstacle(&self, slot: Slot, task: &Task) -> Option<Obstacle> {
         match task.status {
             RunStatus::Processing | RunStatus::Complete => return None,
@@ -119,7 +120,7 @@ impl DispatchMachine {
         Tasks { tasks, next }
     }
 
-    /// Lists tasks that are not over. `next` is set if there are more.
+    /// Lists the tasks in progress, and then those that could begin their first burst. `next` is set if there are more.
     pub(super) fn stirring(&self, most: u32) -> Tasks {
         let index = &self.state.index;
         let standing = index.standing.iter().take(LOOKED_AT_MAX);
@@ -131,7 +132,7 @@ impl DispatchMachine {
                     Some(claimed) => (0, claimed.0),
                     None => (1, task.wake.0),
                 };
-                // A task whose cleanup is in progress may be over, or about to run again.
+                // The index also has tasks that only wait for the end of a cleanup. They are left out here.
                 task.status.is_under_way().then_some((rank, task.id, *slot))
             })
             .collect();
@@ -175,7 +176,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the reply that counts the changes of an inventory.
+    /// Returns the reply that counts the servers which an inventory adds, removes and changes.
     pub(super) fn reconciled(steps: &[Step]) -> Reply {
         let count = |is: fn(&Step) -> bool| {
             let those = steps.iter().filter(|step| is(step));
@@ -200,7 +201,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns whether more tasks might be forgotten. This is the case only if the limit was reached.
+    /// Returns whether a repeated request might forget more tasks. That is possible only if this one reached its limit.
     pub(super) fn has_more(&self, keep: u32, limit: u32, pruned: u32) -> bool {
         let is_full = pruned == limit.min(PRUNED_MAX);
         is_full && pruned > 0 && self.state.index.over.len() > keep as usize
@@ -231,7 +232,7 @@ impl Observable for DispatchMachine {
                 totals.processing,
             ),
             gauge("complete", "tasks that are over", totals.complete),
-            gauge("failed", "of these, tasks that failed", totals.failed),
+            gauge("failed", "tasks that are over and failed", totals.failed),
             gauge("servers", "servers", servers),
         ]
     }

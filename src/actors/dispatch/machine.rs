@@ -1,4 +1,4 @@
-//! The machine of the `DispatchActor`: the host's interface to the rules of dispatch.
+//! The machine of the `DispatchActor`: the interface through which the host, which runs the machine, applies the rules of dispatch.
 
 use crate::actors::dispatch::message::{Message, Query, Reply, Rules, Watch};
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
@@ -18,7 +18,7 @@ pub(super) const LISTED_MAX: u32 = 1000;
 /// The maximum number of tasks visited to build one list.
 pub(super) const LOOKED_AT_MAX: usize = 8192;
 
-/// The timer item that is due while a task is ready and a thread is free. Lower item numbers are task slots.
+/// The timer item that is due while a task is ready and a thread is free. Lower item numbers are the slots of tasks.
 const DISPATCH: u64 = 1 << 32;
 
 /// The dispatch machine: all tasks, servers and groups, and the rules that change them.
@@ -26,17 +26,19 @@ const DISPATCH: u64 = 1 << 32;
 pub struct DispatchMachine {
     pub(super) rules: Rules,
     pub(super) state: State,
-    /// Clients waiting until a task is over.
+    /// Clients waiting until a task is over, by the id of the task.
     waiting: BTreeSet<(u64, Ticket)>,
+    /// The id of the task that each of these clients waits for.
     tickets: BTreeMap<Ticket, u64>,
     /// Clients waiting until no attempt is running.
     idle: BTreeSet<Ticket>,
-    /// Clients waiting until servers are needed.
+    /// Clients waiting until the servers should be updated.
     seeking: BTreeSet<Ticket>,
-    /// Whether a dispatch panicked. If so, dispatch is not tried again until the state has changed.
+    /// Whether a decision about the next burst panicked. If so, no burst begins until the state or the rules change, or the coordinator
+    /// restarts.
     stalled: bool,
-    /// Whether the disk is low on space, so that no burst begins: the record of its process would be refused, while the task occupied a
-    /// thread, a position in its group and its locks.
+    /// Whether the disk is low on space. If so, no burst begins: the record of its process would be refused, and meanwhile the task would
+    /// occupy a thread, a place in its group and its locks.
     disk_low: bool,
 }
 
@@ -295,13 +297,14 @@ impl Machine for DispatchMachine {
         }
     }
 
-    /// Attempts continue while the coordinator is down, and so do their time limits, but heartbeats cannot be received.
+    /// Handles the startup of the coordinator. Attempts continue while the coordinator is down, and their time limits are not extended.
+    /// Heartbeats cannot be received during that time, so heartbeat intervals start again.
     fn start(&mut self, start: Start) {
         self.stalled = false;
         self.state.start(start);
     }
 
-    /// Repeats the outstanding requests to other actors, since the next step of any attempt may have been lost.
+    /// Repeats the outstanding requests to other actors, since a request or its answer may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in &self.state.index.bound {
             self.state_obligations(*slot, effects);

@@ -39,8 +39,8 @@ pub struct Rules {
     pub kept_max: u32,
     /// The default terms of a task.
     pub terms: Terms,
-    /// How long an attempt on another machine continues without contact before it stops itself, in milliseconds. Shortly after that, its
-    /// thread is free again.
+    /// How long an attempt on another machine continues without contact to the coordinator before it stops itself, in milliseconds. Shortly
+    /// after that, its thread is free again.
     pub lost_after_ms: u64,
     /// The maximum number of tasks in progress in a group that has no limit of its own; if 0, no task there is started.
     pub group_max: u32,
@@ -121,14 +121,14 @@ pub enum Message {
     },
     /// From an operator: pause or resume tasks.
     Pause {
-        /// The group; an empty name means the group of tasks that do not name one. `None` means all tasks.
+        /// The group; [`super::Group::DEFAULT`] if empty. `None` means all tasks.
         group: Option<Name>,
         /// The pause in effect.
         pause: Pause,
     },
     /// From an operator: limit how many tasks of a group are in progress at a time.
     Limit {
-        /// The group; an empty name means the group of tasks that do not name one.
+        /// The group; [`super::Group::DEFAULT`] if empty.
         group: Name,
         /// The limit; if 0, no task of the group is started.
         max: u32,
@@ -147,9 +147,9 @@ pub enum Message {
     },
     /// From a client: forget tasks that are over.
     Prune {
-        /// If given, only tasks that were over before this date.
+        /// If given, only tasks that ended before this date.
         before: Option<Date>,
-        /// How many of the newest tasks are kept, however old they are.
+        /// How many of the tasks that ended last are kept, however long ago they ended.
         keep: u32,
         /// The maximum number of tasks to forget; the reply states whether there may be more.
         limit: u32,
@@ -165,7 +165,7 @@ pub enum Message {
         /// The slot of the task.
         slot: Slot,
     },
-    /// From the timer: a task is ready and a thread is free.
+    /// From the timer: a task is ready and a thread is free, so a burst can begin.
     Dispatch,
 }
 
@@ -189,7 +189,7 @@ pub struct Adding {
     pub terms: Option<Terms>,
     /// Whether the task must wait for [`Act::Ready`] before it starts.
     pub not_ready: bool,
-    /// Whether the task is paused from the beginning.
+    /// Whether the task is paused when it is added.
     pub paused: bool,
 }
 
@@ -229,7 +229,7 @@ pub enum Report {
         /// A message.
         words: String,
     },
-    /// The burst is over, and another burst is to follow.
+    /// The burst is over, and another burst will follow.
     Wait {
         /// Milliseconds until the next burst.
         ms: u64,
@@ -308,13 +308,13 @@ pub enum Query {
         /// The maximum number of tasks in the reply.
         limit: u32,
     },
-    /// The saved state of the task whose attempt has this process.
+    /// The saved state of the task whose current attempt has this process.
     Saved(ProcessId),
     /// All servers, by name.
     Servers,
-    /// The changes that an inventory would cause.
+    /// How many servers an inventory would add, remove and change.
     Inventory(Vec<Host>),
-    /// All groups that have tasks in progress or settings, by name.
+    /// All groups that have settings, or tasks that are ready or in progress, by name; at most 1000.
     Groups,
     /// The number of tasks in each state.
     Totals,
@@ -322,8 +322,8 @@ pub enum Query {
     Terms,
     /// All work in progress.
     Standing,
-    /// Tasks that are not over: first those with a burst running, then those waiting for their next burst, then those that have not begun.
-    /// If there are very many tasks, only some of them are considered.
+    /// An overview of tasks: first those with a burst running, then those that wait for their next burst, then those that could begin their
+    /// first burst. At most 8192 of the tasks in progress are considered.
     Stirring {
         /// The maximum number of tasks in the reply.
         most: u32,
@@ -333,9 +333,9 @@ pub enum Query {
 /// A condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The task is over or forgotten. Answered with [`Reply::Task`] or [`Reply::Absent`].
+    /// The task is over, or does not exist. Answered with [`Reply::Task`] or [`Reply::Absent`].
     Over(u64),
-    /// No attempt is running. Answered with the number of tasks in each state.
+    /// No task has an attempt. Answered with [`Reply::Totals`].
     Idle,
     /// The servers should be updated: an attempt failed because of its server, or tasks could run but no server is enabled.
     ServersWanted,
@@ -369,7 +369,7 @@ pub enum Reply {
         /// Servers with a new number of threads or a new way to reach them.
         changed: u32,
     },
-    /// The number of tasks forgotten, and whether there may be more.
+    /// The number of tasks forgotten, and whether there may be more to forget.
     Pruned(u32, bool),
     /// The request was carried out.
     Done,

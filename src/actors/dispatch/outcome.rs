@@ -18,7 +18,7 @@ pub enum Outcome {
     Changed {
         /// The changes, in order.
         steps: Vec<Step>,
-        /// Why the sender is refused nevertheless.
+        /// Why the request is refused, if it is refused although something changes.
         refused: Option<Refused>,
     },
     /// The task, attempt or server does not exist: nothing changes.
@@ -64,7 +64,7 @@ pub enum Step {
     },
     /// The pause for all tasks is set.
     Paused(Pause),
-    /// No burst begins until the next start, since the coordinator is draining.
+    /// No burst begins until the next startup, since the coordinator is draining.
     Rests,
     /// A lock is released that an attempt still holds after its end.
     GivesBack(LockState),
@@ -91,7 +91,7 @@ pub enum TaskStep {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_after_ms: Option<u64>,
     },
-    /// The attempt is granted the execute lock, and is launched.
+    /// The attempt is granted the execute lock, and its launch is requested.
     Locked,
     /// The attempt is granted the update lock.
     Updates,
@@ -118,7 +118,7 @@ pub enum TaskStep {
         wake: Date,
         /// Whether that date has passed.
         is_due: bool,
-        /// When the task is forgotten, if it is over.
+        /// When the task will be forgotten, if it is over.
         forgotten: Date,
         /// The id of the cleanup's process record, if there is a cleanup.
         cleanup: Option<ProcessId>,
@@ -127,18 +127,18 @@ pub enum TaskStep {
     CleanupLaunched,
     /// The cleanup has ended.
     CleanupEnded(Exit),
-    /// The task is over without an attempt.
+    /// The task is over, although it has no attempt that ends.
     Over {
         /// How the task ended.
         exit: ExitStatus,
-        /// When the task is forgotten.
+        /// When the task will be forgotten.
         forgotten: Date,
     },
     /// The task is allowed to start.
     Ready,
     /// The task is paused or resumed.
     Paused(bool),
-    /// The task stops waiting: this wake time has come.
+    /// The task stops waiting at this date; if an attempt is running, the task will not wait when the attempt has ended.
     Woken(Date),
     /// The next burst is the task's last.
     Terminating,
@@ -155,7 +155,8 @@ pub enum TaskStep {
 }
 
 impl Step {
-    /// Returns whether an attempt failed because of its server, as far as is known.
+    /// Returns whether an attempt failed in a way that suggests a problem of its server: it could not be launched, or the server could not
+    /// be reached.
     pub(super) const fn blames_server(&self) -> bool {
         matches!(
             self,

@@ -1,9 +1,10 @@
-//! The choice of the next task and its server: derived from tasks, servers and groups, and kept up to date with them.
+//! The choice of the next task and its server. The indexes that it uses are derived from tasks, servers and groups, and are updated with
+//! them.
 //!
 //! The order is that of Wip's `getNextTasks`: first the tasks that have started and whose wake time has come, by priority, wake time and
-//! id; then those that have not started, by priority and id, as far as their group and work id permit. (Wip has a third list, of tasks that
-//! wait and do not count in their group. It is not needed here: a task that is terminated before it starts is over immediately.) The cost
-//! of each query is independent of the number of waiting tasks.
+//! id; then those that have not started, by priority and id, if their group and work id permit them to start. (Wip has a third list, of
+//! tasks that wait and do not count in their group. It is not needed here: a task that is terminated before it starts is over immediately.)
+//! The time that a choice takes does not depend on the number of waiting tasks.
 
 use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task};
@@ -30,16 +31,17 @@ pub(super) struct GroupIndex {
     setting: Option<(Option<u32>, Pause)>,
     /// The number of tasks in progress.
     pub(super) used: u32,
-    /// Tasks that could begin their next burst.
+    /// Tasks that have started and could begin their next burst.
     started: BTreeSet<Rank>,
-    /// Tasks that could begin their first burst, as far as their work id permits.
+    /// Tasks that could begin their first burst, and whose work ids permit it.
     fresh: BTreeSet<Rank>,
-    /// The first tasks of `started` and of `fresh`, each only if the group permits it to begin.
+    /// The first task of `started` and the first task of `fresh`; each is `None` if the limit or the pause of the group does not permit it
+    /// to begin.
     first: (Option<Rank>, Option<Rank>),
 }
 
 impl GroupIndex {
-    /// Returns the maximum number of tasks in progress, with `usual` as the default.
+    /// Returns the maximum number of tasks in progress: the group's own limit, or else `usual`.
     pub(super) fn max(&self, usual: u32) -> u32 {
         self.setting.and_then(|(max, _)| max).unwrap_or(usual)
     }
@@ -60,10 +62,11 @@ impl GroupIndex {
 /// The tasks with the same work id.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Work {
+    /// The ids of the tasks in progress.
     under_way: BTreeSet<u64>,
     /// Tasks that could begin their first burst, by group.
     fresh: BTreeMap<Name, BTreeSet<Rank>>,
-    /// By group, the task from `fresh` that may begin as far as the work id is concerned.
+    /// By group, the first task of `fresh`; empty while a task with the work id is in progress.
     offered: BTreeMap<Name, Rank>,
 }
 
@@ -74,8 +77,9 @@ pub(super) struct Ready {
     usual: u32,
     groups: BTreeMap<Name, GroupIndex>,
     works: BTreeMap<Name, Work>,
-    /// The first started task of each group that permits it to continue. `fresh` holds the first ones that have not started.
+    /// The first started task of each group that permits it to continue.
     started: BTreeSet<Rank>,
+    /// The first task of each group that has not started and that the group permits to start.
     fresh: BTreeSet<Rank>,
     /// The number of tasks that are in progress and not paused.
     pub(super) under_way: u32,
@@ -100,7 +104,7 @@ impl Ready {
         self.usual
     }
 
-    /// Sets the default limit.
+    /// Sets the default for the maximum number of tasks in progress in a group.
     pub(super) fn set_usual(&mut self, usual: u32) {
         if std::mem::replace(&mut self.usual, usual) != usual {
             let names: Vec<Name> = self.groups.keys().cloned().collect();
@@ -110,12 +114,12 @@ impl Ready {
         }
     }
 
-    /// Returns the first task that has started and could continue.
+    /// Returns the first task that has started and could continue, if there is one.
     pub(super) fn first_started(&self) -> Option<Slot> {
         self.started.first().map(|rank| rank.3)
     }
 
-    /// Returns the first task that could be started.
+    /// Returns the first task that could be started, if there is one.
     pub(super) fn first_fresh(&self) -> Option<Slot> {
         self.fresh.first().map(|rank| rank.3)
     }
@@ -124,7 +128,8 @@ impl Ready {
         self.groups.get(name)
     }
 
-    /// Returns the tasks that have not started but could, as far as their work ids permit: group by group, each group in order.
+    /// Returns the tasks that have not started and could begin, and whose work ids permit it: group by group, each group in the order in
+    /// which its tasks would begin. Limits and pauses are not considered.
     pub(super) fn fresh(&self) -> impl Iterator<Item = Slot> {
         let groups = self.groups.values();
         groups.flat_map(|group| group.fresh.iter().map(|rank| rank.3))
@@ -134,7 +139,7 @@ impl Ready {
         self.groups.iter()
     }
 
-    /// Returns a task with this work id that is in progress, other than `but`.
+    /// Returns the id of a task with this work id that is in progress, other than `but`; `None` if there is no such task.
     pub(super) fn under_way_of(&self, work: &Name, but: u64) -> Option<u64> {
         let under_way = &self.works.get(work)?.under_way;
         under_way.iter().copied().find(|id| *id != but)
@@ -205,7 +210,8 @@ impl Ready {
         self.groups.entry(name.clone()).or_default()
     }
 
-    /// Offers the first fresh task with a work id in a group, unless another task with that work id is in progress.
+    /// Makes the first unstarted task with a work id in a group available to the group, unless another task with that work id is in
+    /// progress.
     fn offer(&mut self, work: &Name, group: &Name) {
         let Some(of) = self.works.get_mut(work) else {
             return;
@@ -238,7 +244,7 @@ impl Ready {
         }
     }
 
-    /// Updates the first tasks of a group that has changed.
+    /// Updates the first tasks of a group that has changed, and removes the group if it is empty.
     fn refresh(&mut self, name: &Name) {
         let Some(group) = self.groups.get_mut(name) else {
             return;
@@ -268,6 +274,7 @@ impl Ready {
 /// The threads of the servers, and which servers have a free one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Threads {
+    /// The number of threads in use of each server on which an attempt runs.
     used: BTreeMap<Slot, u32>,
     /// Enabled servers with a free thread, by the percentage of their threads in use.
     free: BTreeSet<(u32, Slot)>,
@@ -276,7 +283,8 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Returns the server with the lowest percentage of threads in use; among equals, the one with the lowest slot.
+    /// Returns the server with the lowest percentage of threads in use, or of several such servers the first by slot; `None` if no enabled
+    /// server has a free thread.
     pub(super) fn least_used(&self) -> Option<Slot> {
         self.free.first().map(|(_, slot)| *slot)
     }
@@ -301,7 +309,7 @@ impl Threads {
         }
     }
 
-    /// Counts an attempt that begins (`takes`) or ends on a server.
+    /// Counts the thread of an attempt on a server: as taken if `takes`, otherwise as freed.
     pub(super) fn take(&mut self, slot: Slot, server: &Server, takes: bool) {
         self.remove(slot, server);
         let used = self.used.entry(slot).or_default();

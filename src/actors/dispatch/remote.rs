@@ -1,9 +1,10 @@
 //! Attempts that run on another machine: how the machine is reached, and how an attempt is identified there. Stored: see the change rule
 //! in `persist/format.rs`.
 //!
-//! Locally, such an attempt is a process like any other: `sexton wrapper near`. It connects to the machine by ssh, has `sexton wrapper` run
-//! the command there, and before it exits it reports how the command ended. That report is stored, since no other process knows the result.
-//! If the local process ends without a report, a replacement asks the other machine what happened to the attempt, and starts nothing.
+//! Locally, such an attempt is a process like any other: `sexton wrapper near`. It connects to the machine by ssh and starts `sexton
+//! wrapper` there, which runs the command. Before the local process exits, it reports how the command ended. That report is stored, since
+//! no other process has the result. If the local process ends without a report, a replacement is launched, which only finds out what
+//! happened to the attempt on the other machine, and does not run the command again.
 
 use crate::actors::binding::Exit;
 use crate::actors::lock::Name;
@@ -25,7 +26,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Returns whether the texts are safe in a command line: the words passed to ssh and to the remote shell are not quoted.
+    /// Returns whether a destination is set and all texts are safe in a command line, since the words passed to ssh and to the remote shell
+    /// are not quoted.
     pub(super) fn is_safe(&self) -> bool {
         let is_plain = |name: &Name, more: &[u8]| {
             let bytes = name.as_bytes();
@@ -45,22 +47,22 @@ impl Remote {
     }
 }
 
-/// An attempt that runs on another machine.
+/// How an attempt on another machine is reached, and what is known about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
     /// How the machine is reached.
     pub remote: Remote,
     /// The name of the attempt on that machine: the id of its first local process.
     pub known_as: ProcessId,
-    /// How long the attempt continues without contact before it stops itself, in milliseconds.
+    /// How long the attempt continues without contact to the coordinator before it stops itself, in milliseconds.
     pub lost_after_ms: u64,
     /// The number of the last report that was accepted. Each report is accepted once.
     pub heard: u64,
     /// How many local processes have replaced one that ended without reporting the result.
     pub again: u32,
-    /// Whether the newest replacement is to stop the attempt.
+    /// Whether the latest replacement was launched to stop the attempt.
     pub stops: bool,
-    /// The result of the attempt, once known.
+    /// The result of the attempt; `None` until it is reported.
     pub end: Option<FarEnd>,
 }
 
@@ -70,14 +72,15 @@ pub struct Reach {
 pub enum FarEnd {
     /// No process of the attempt is alive there, and its command ended in this way; [`Exit::Failed`] means that the command never ran.
     Ended(Exit),
-    /// The machine did not answer in time. By now the attempt must have stopped itself, if the machine is still running at all.
+    /// The machine did not answer in time. If it is still running at all, the attempt has stopped itself by now.
     Unreachable,
 }
 
 /// The maximum number of times that a local process is replaced after it ended without reporting the result.
 const AGAIN_MAX: u32 = 10;
 
-/// How much longer than its attempt the local process may take to stop before it is killed, in milliseconds.
+/// How long the local process may take to stop before it is killed, in milliseconds, in addition to the grace period of the attempt and its
+/// time without contact.
 const MORE_GRACE_MS: u32 = 30_000;
 
 impl Reach {
@@ -100,8 +103,8 @@ impl Reach {
         self.heard = nth.unwrap_or(0).max(self.heard);
     }
 
-    /// Given how the local process ended, returns how the attempt ended and whether the machine was unreachable; `None` if the end of the
-    /// attempt is not known.
+    /// Given how the local process ended, returns how the attempt ended and whether the machine was unreachable; `None` if it is not known
+    /// whether the attempt has ended.
     pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
         match self.end {
             Some(FarEnd::Ended(exit)) => Some((exit, false)),
@@ -113,13 +116,14 @@ impl Reach {
         }
     }
 
-    /// Records that a new local process replaces the previous one. It asks what happened to the attempt, and stops the attempt if `stops`.
+    /// Records that a new local process replaces the previous one. It finds out what happened to the attempt, and stops it if `stops`.
     pub(super) fn reattach(&mut self, stops: bool) {
         self.again += 1;
         self.stops = stops;
     }
 
-    /// Rewrites a spec so that the command runs on the other machine. The secret with which the local process reports stays here.
+    /// Rewrites a spec so that the command runs on the other machine. The environment variable `secret`, which authorizes reports, is not
+    /// passed on: only the local process uses it.
     pub(super) fn wrap(&self, spec: &mut Spec, secret: &str) {
         let flag = |name: &str, value: Vec<u8>| [Bytes::new(name.as_bytes()), Bytes::new(value)];
         let text = |number: u64| number.to_string().into_bytes();
@@ -162,7 +166,7 @@ impl Reach {
         let lost_after = u32::try_from(self.lost_after_ms).unwrap_or(u32::MAX);
         let grace = spec.grace_ms.saturating_add(lost_after);
         spec.grace_ms = grace.saturating_add(MORE_GRACE_MS);
-        // A stop is sent to a single local process, which handles SIGTERM by stopping the attempt cleanly.
+        // Whatever the stop signal of the command is, the local process must receive SIGTERM, which makes it stop the attempt cleanly.
         spec.stop_signal = 15;
     }
 }

@@ -15,7 +15,7 @@ pub struct Server {
     pub threads: u32,
     /// Whether tasks are assigned to the server. Only an operator disables a server, and only an operator enables it again.
     pub enabled: bool,
-    /// Whether the server was removed; it disappears when its last attempt has ended.
+    /// Whether the server is being removed; it disappears when its last attempt has ended.
     pub leaves: bool,
     /// How the server is reached, if it is another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server that is created with the first task if there is none: the coordinator's own machine.
+    /// The name of the server that is created with the first task if no server has ever existed: the coordinator's own machine.
     pub const LOCAL: &'static str = "local";
     /// The maximum number of threads of one server.
     pub const THREADS_MAX: u32 = 10_000;
@@ -38,8 +38,8 @@ impl Plain for Server {
 pub struct Group {
     /// The name.
     pub name: Name,
-    /// The maximum number of tasks in progress, from their first burst to their last; if 0, none is started. `None` means the
-    /// configured default.
+    /// The maximum number of tasks in progress, that is, between their first burst and their end; if 0, no task is started. `None` means
+    /// the configured default.
     pub max: Option<u32>,
     /// The pause in effect.
     pub pause: Pause,
@@ -48,10 +48,10 @@ pub struct Group {
 impl Group {
     /// Wip's default for the maximum number of tasks in progress in a group.
     pub const MAX: u32 = 3;
-    /// The group of tasks that do not name one.
+    /// The name of the group of tasks that are added without a group.
     pub const DEFAULT: &'static str = "default";
 
-    /// Resolves the name of a group: an empty name means the group of tasks that do not name one.
+    /// Resolves the name of a group: an empty name means [`Self::DEFAULT`].
     pub fn meant(name: &Name) -> Name {
         if name.as_bytes().is_empty() {
             Name::try_from(Self::DEFAULT).unwrap_or_default()
@@ -65,7 +65,7 @@ impl Plain for Group {
     const KIND: u8 = 2;
 }
 
-/// How far tasks are paused.
+/// Which bursts are paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pause {
@@ -92,13 +92,13 @@ impl Pause {
 /// The state that does not belong to any one task, server or group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all intervals were last restarted: the most recent start of the coordinator.
+    /// When heartbeat intervals last started again: at the latest startup of the coordinator.
     pub(super) epoch: Timestamp,
     /// The pause that applies to all tasks.
     pub(super) pause: Pause,
     /// Whether a server has ever existed.
     pub(super) had_servers: bool,
-    /// Whether the coordinator is draining, so that no burst begins until its next start.
+    /// Whether no burst begins until the next startup, because the coordinator is draining.
     pub(super) rests: bool,
 }
 

@@ -1,4 +1,4 @@
-//! All work in progress at one moment, for an audit that compares it with the state of other actors.
+//! All work in progress at one moment, for an audit that compares it with the states of other actors.
 
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::task::{RunStatus, Task};

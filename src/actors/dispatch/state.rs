@@ -27,7 +27,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// Decodes a page.
+    /// Decodes the content of a page, or describes why it is malformed.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             return Once::decode(content).map(Self::Head);
@@ -70,7 +70,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Adds a task to the counts, or removes it from them.
+    /// Adds a task to the counts if `comes`; otherwise removes it from them.
     fn count(&mut self, task: &Task, comes: bool) {
         let totals = &mut self.totals;
         let mut counts = vec![match task.status {
@@ -135,7 +135,7 @@ impl Index {
 }
 
 impl State {
-    /// Applies the defaults of these rules, which are not part of the durable state.
+    /// Applies the default limit of groups in these rules. The limit is not part of the durable state.
     pub(super) fn go_by(&mut self, rules: &Rules) {
         self.index.ready.set_usual(rules.group_max);
     }
@@ -145,7 +145,7 @@ impl State {
         Some((slot, self.tasks.get(slot)?))
     }
 
-    /// Returns the task whose attempt or cleanup has this process.
+    /// Returns the task whose attempt or cleanup has this process, if there is one.
     pub(super) fn of_process(&self, process: ProcessId) -> Option<(Slot, &Task)> {
         let slot = *self.index.by_process.get(&process)?;
         Some((slot, self.tasks.get(slot)?))
@@ -179,7 +179,7 @@ impl State {
         self.index.threads.all.saturating_mul(per_thread)
     }
 
-    /// Returns the task whose burst begins next, and the server it runs on.
+    /// Returns the task whose burst begins next, and the server that the burst will run on; `None` if no burst can begin now.
     pub(super) fn next(&self, per_thread: u32) -> Option<(Slot, Slot)> {
         if self.head.rests {
             return None;
@@ -189,7 +189,8 @@ impl State {
         Some((self.first_ready(starts)?, server))
     }
 
-    /// Returns the task whose burst begins next, given a free thread. Tasks that have not started are considered only if `starts` is set.
+    /// Returns the task whose burst begins next if a thread is free; `None` if no task is ready. Tasks that have not started are considered
+    /// only if `starts` is set.
     fn first_ready(&self, starts: bool) -> Option<Slot> {
         let ready = &self.index.ready;
         let starts = starts && self.head.pause == Pause::Off;
@@ -260,7 +261,8 @@ impl State {
         }
     }
 
-    /// Handles a start of the coordinator: heartbeat intervals start again, and bursts resume.
+    /// Handles the startup of the coordinator: heartbeat intervals start again, and bursts may begin, even if the coordinator was draining
+    /// when it stopped.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         self.head.change(self.pages.by(stamp.seq), |head| {
             head.epoch = stamp.at;

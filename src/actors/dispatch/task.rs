@@ -11,7 +11,7 @@ use crate::lookup::kept::Plain;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The status of a task between its bursts: Wip's run status, with its numbers.
+/// The status of a task: Wip's run status, with Wip's numbers.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -28,7 +28,7 @@ pub enum RunStatus {
     Processing,
     /// 3: the task is over.
     Complete,
-    /// 4: the task was over, and is to run again from the beginning.
+    /// 4: the task was over, and will run again. It keeps its saved state.
     Restarted,
 }
 
@@ -67,18 +67,18 @@ impl RunStatus {
         }
     }
 
-    /// Returns whether the task is about to be started for the first time, or again from the beginning.
+    /// Returns whether the task has not begun a burst since it was added or restarted, and need not be made ready first.
     pub const fn is_fresh(self) -> bool {
         matches!(self, Self::NotStarted | Self::Restarted)
     }
 
-    /// Returns whether the task prevents others with its work id from starting.
+    /// Returns whether the task is in progress: it has started and is not over. Other tasks with its work id must not start meanwhile.
     pub const fn is_under_way(self) -> bool {
         matches!(self, Self::Waiting | Self::Processing)
     }
 }
 
-/// How a task ended: Wip's exit status, with its numbers.
+/// How a task ended: Wip's exit status, with Wip's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitStatus {
@@ -87,13 +87,13 @@ pub enum ExitStatus {
     NotFinished,
     /// 1: completed, with a warning.
     Warning,
-    /// 2: failed for a reason outside the command.
+    /// 2: failed without a report from the command: for example, the command died or took too long.
     SystemError,
     /// 3: terminated by an operator.
     Terminated,
     /// 4: completed.
     Completed,
-    /// 5: failed according to the command.
+    /// 5: failed according to the command's report or exit status.
     UserError,
 }
 
@@ -157,17 +157,17 @@ impl Priority {
     }
 }
 
-/// The terms on which a task is run.
+/// The time limits of a task, and the rules for its failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terms {
     /// How long a burst should take, in milliseconds. The command is informed of this but not held to it.
     pub burst_ms: u64,
-    /// How long after its claim an attempt is stopped and the task failed, in milliseconds.
+    /// How long after it was claimed an attempt is stopped, in milliseconds. The task then fails.
     pub fail_after_ms: u64,
-    /// The maximum interval between two heartbeats, in milliseconds. It applies once there has been a heartbeat.
+    /// The maximum interval between two heartbeats, in milliseconds. It applies once the attempt has sent a heartbeat.
     pub progress_ms: u64,
-    /// Whether a task fails if its command dies before saving anything; otherwise the task is run again.
+    /// Whether a task fails if its command dies before the attempt has saved anything; otherwise the task is run again.
     pub abort_on_failure: bool,
     /// Whether the command must report the end of a burst; its exit status is then ignored.
     pub report_required: bool,
@@ -225,9 +225,9 @@ pub struct Task {
     pub status: RunStatus,
     /// How the task ended.
     pub exit: ExitStatus,
-    /// A message: the reason for a failure, or what the command reported.
+    /// A message: the reason for a failure, or the message that the command reported.
     pub words: String,
-    /// When the wait for the next burst ends.
+    /// The wake time: when the wait for the next burst ends.
     pub wake: Date,
     /// Whether the wake time has come.
     pub is_due: bool,
@@ -235,7 +235,7 @@ pub struct Task {
     pub paused: bool,
     /// Whether the next burst is the last.
     pub terminating: bool,
-    /// Whether the task was woken during an attempt, so that it will not wait afterwards.
+    /// Whether the task was woken during an attempt, so that it will not wait when the attempt has ended.
     pub woken: bool,
     /// Whether the task counts towards the limit of its group: from its first claim until it is over.
     pub counts: bool,
@@ -331,13 +331,13 @@ pub struct Attempt {
     pub last: bool,
     /// The state of the connection to the attempt, if it runs on another machine.
     pub reach: Option<Box<Reach>>,
-    /// Further data for users.
+    /// Data that is only shown to users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
 }
 
 impl Attempt {
-    /// Returns when and why the attempt is to be stopped, if intervals were last restarted at `epoch`.
+    /// Returns when and why the attempt will be stopped. A heartbeat interval begins at the last heartbeat, or at `epoch` if that is later.
     fn stops_at(&self, terms: &Terms, epoch: Timestamp) -> (Timestamp, Cause) {
         let overdue = self.claimed.plus_ms(terms.fail_after_ms);
         let silent = |beat: Timestamp| beat.max(epoch).plus_ms(terms.progress_ms);
@@ -348,13 +348,13 @@ impl Attempt {
     }
 }
 
-/// Data about an attempt that is shown to users. No decision depends on it.
+/// Data about an attempt that is only shown to users. No decision depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trace {
-    /// The wake time that the task had waited for; `None` for the first burst.
+    /// The wake time that the task had waited for; `None` for its first burst since it was added or restarted.
     pub wake: Option<Date>,
-    /// How many threads of the server were in use when the task was claimed.
+    /// How many threads of the server other attempts used when the task was claimed.
     pub used: u32,
     /// How many threads the server had.
     pub threads: u32,
@@ -460,7 +460,7 @@ pub struct Past {
     pub token: Token,
     /// The name of the server that the attempt ran on.
     pub server: Name,
-    /// The id of the process record, if the attempt got that far.
+    /// The id of the process record, if the launch was accepted.
     pub process: Option<ProcessId>,
     /// When the task was claimed for the attempt.
     pub claimed: Timestamp,
@@ -474,9 +474,9 @@ pub struct Past {
     pub saved: bool,
     /// The verdict on the attempt.
     pub verdict: Verdict,
-    /// How the cleanup ended, once it has.
+    /// How the cleanup ended; `None` while it runs, or if there is none.
     pub cleanup: Option<Exit>,
-    /// Further data for users.
+    /// Data that is only shown to users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
 }
@@ -486,12 +486,13 @@ impl Task {
     pub const PAST_MAX: usize = 8;
     /// The maximum length of a message, in bytes.
     pub const WORDS_BYTES_MAX: usize = 1024;
-    /// The environment variable that holds the secret of an attempt. Without the secret, the command cannot report anything.
+    /// The environment variable that holds the secret of an attempt. The command proves with it that its reports belong to the attempt;
+    /// without it, all reports are refused.
     pub const SECRET: &'static str = "SEXTON_TASK_SECRET";
     /// The maximum wait after failed attempts, in milliseconds: a minute.
     const BACKOFF_MS_MAX: u64 = 60_000;
 
-    /// Returns how long the task waits after another failed attempt, in milliseconds: not at all after the first, then one second, then
+    /// Returns how long the task waits after another failed attempt, in milliseconds: not at all after the first one, then one second, then
     /// twice as long each time, up to a minute.
     pub(super) fn backoff_ms(&self) -> u64 {
         match self.setbacks {
@@ -500,7 +501,7 @@ impl Task {
         }
     }
 
-    /// Returns the number of an attempt, counted from 1.
+    /// Returns the number of a current or remembered attempt: the first attempt of the task has number 1.
     pub(super) fn number_of(&self, token: Token) -> u64 {
         let past = self.past.iter().map(|it| it.token);
         let all = past.chain(self.attempt.as_ref().map(|it| it.token));
@@ -508,18 +509,20 @@ impl Task {
         self.attempts.saturating_sub(later)
     }
 
-    /// Returns whether the next burst may begin as far as the task itself is concerned.
+    /// Returns whether the task itself permits its next burst to begin: it is not waiting, paused or blocked. Groups, work ids and servers
+    /// are not considered.
     pub(super) fn is_set_to_go(&self) -> bool {
         let is_due = self.status.is_fresh() || self.status == RunStatus::Waiting && self.is_due;
         is_due && !self.paused && self.blocked.is_none()
     }
 
-    /// Returns the current attempt if it has this process.
+    /// Returns the current attempt if it has this process, and `None` otherwise.
     pub(super) fn attempt_of(&self, process: ProcessId) -> Option<&Attempt> {
         self.attempt.as_ref().filter(|it| it.process == process)
     }
 
-    /// Returns when and why the current attempt is to be stopped, if intervals were last restarted at `epoch`.
+    /// Returns when and why the current attempt will be stopped; `None` if there is none, or if it is being stopped already. `epoch` is the
+    /// latest startup of the coordinator.
     pub(super) fn stops_at(&self, epoch: Timestamp) -> Option<(Timestamp, Cause)> {
         let attempt = self.attempt.as_ref()?;
         let is_stopping = attempt.stopping.is_some();

@@ -1,4 +1,4 @@
-//! The views of tasks, servers and groups.
+//! The types of the views of tasks, servers and groups. `look.rs` fills them.
 
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
@@ -18,7 +18,7 @@ pub struct TaskView {
     pub task: Task,
     /// The name of the server that the current attempt runs on.
     pub server: Option<Name>,
-    /// Why the next burst does not begin. `None` if the task is over, a burst is running, or one is about to begin.
+    /// Why the next burst does not begin. `None` if the task is over, if a burst is running, or if nothing prevents the next one.
     pub obstacle: Option<Obstacle>,
 }
 
@@ -26,7 +26,7 @@ pub struct TaskView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// The task must not start yet.
+    /// The task must not start until it is made ready.
     NotReady,
     /// The task is paused by an operator.
     Paused,
@@ -60,21 +60,22 @@ pub enum Obstacle {
     NoServer,
     /// No enabled server has a free thread.
     NoThread {
-        /// How many threads there are.
+        /// The number of threads of all enabled servers.
         threads: u32,
     },
-    /// Too many tasks are in progress for the number of threads.
+    /// The limit on tasks in progress on all servers together is reached.
     TooManyUnderWay {
         /// How many tasks are in progress.
         used: u32,
         /// The limit.
         max: u32,
     },
-    /// Other tasks go first.
+    /// Another task begins its burst first.
     InLine,
     /// The coordinator is draining.
     Draining,
-    /// The disk of the coordinator is low on space, so no process can be recorded. Set by the handle, not by the machine.
+    /// The disk of the coordinator is low on space, so no process can be recorded. The machine never returns this; it is set when a view is
+    /// shown.
     DiskLow {
         /// The number of bytes that the journal can still write.
         left: u64,
@@ -123,8 +124,8 @@ impl fmt::Display for Obstacle {
 }
 
 impl TaskView {
-    /// Notes that the disk is low on space, if that is why the task does not run: nothing else prevents its next burst, or the process of
-    /// its attempt could not be recorded.
+    /// Sets the obstacle to low disk space if that is why the task does not run: either nothing else prevents its next burst, or its
+    /// attempt waits for a process to be recorded.
     pub(crate) fn held_for_space(&mut self, (left, needed): (u64, u64)) {
         let is_held = match (&self.task.attempt, self.task.status) {
             (Some(attempt), _) => attempt.launched.is_none(),
@@ -137,12 +138,12 @@ impl TaskView {
     }
 }
 
-/// A page of tasks.
+/// A list of tasks, or a page of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tasks {
-    /// The tasks, in order of id.
+    /// The tasks, in the order that the query defines.
     pub tasks: Vec<TaskView>,
-    /// The id after which to continue, if there may be more.
+    /// The id after which to continue; `None` if there are no more tasks. After `Query::Stirring` it is 0 if there are more.
     pub next: Option<u64>,
 }
 
@@ -157,7 +158,7 @@ pub struct ServerView {
     pub used: u32,
     /// Whether tasks are assigned to the server.
     pub enabled: bool,
-    /// Whether the server was removed; it disappears when its last attempt has ended.
+    /// Whether the server is being removed; it disappears when its last attempt has ended.
     pub leaves: bool,
     /// How the server is reached, if it is another machine.
     pub remote: Option<Remote>,
@@ -174,7 +175,7 @@ pub struct GroupView {
     pub used: u32,
     /// The pause in effect.
     pub pause: Pause,
-    /// The number of tasks that are ready to begin but wait for a thread.
+    /// The number of tasks that could begin their next burst, if a thread is free and no limit or pause prevents it.
     pub ready: u32,
 }
 
@@ -204,11 +205,11 @@ pub struct Standing {
     pub servers: Vec<ServerView>,
     /// Groups with tasks in progress, by name.
     pub groups: Vec<GroupView>,
-    /// Whether the list is complete. With more than 100,000 tasks it is not, and counts must not be relied on.
+    /// Whether `tasks` is complete. It is not if there are more than 100,000, and must then not be used for counting.
     pub whole: bool,
 }
 
-/// A task that is in progress.
+/// A task that is in progress, or has requests outstanding at other actors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnderWay {
     /// The id.
@@ -265,7 +266,7 @@ mod tests {
         let paused = held(of(RunStatus::Waiting), Some(Obstacle::Paused));
         assert_eq!(paused.as_deref(), Some("it is paused"));
         assert_eq!(held(of(RunStatus::Complete), None), None);
-        // The process of an attempt is recorded before it is launched.
+        // Once the launch is accepted, the process has a record, and low disk space no longer prevents anything.
         for (launched, why) in [(None, Some(low)), (Some(Timestamp(2)), None)] {
             let attempt = Attempt {
                 token: Token(1),

@@ -14,7 +14,7 @@ use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::sync::Arc;
 
 impl LeaseMachine {
-    /// Applies one step.
+    /// Applies one step of an outcome, and sends the requests that follow from it.
     pub(super) fn apply(
         &mut self,
         entry: Stamp,
@@ -179,7 +179,7 @@ impl Lease {
                 self.share();
             }
             Step::Placed { until } => {
-                // An earlier request may still be owed a pass, because its pass was not whole or its place expired.
+                // An earlier request may still be owed a pass: its pass was not whole, or it expired while it was next.
                 let shared = self.wanted > self.settled();
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });
@@ -187,7 +187,7 @@ impl Lease {
                 self.keep(message, Source::Request);
             }
             Step::Returned { until } => {
-                // The place gets a new token, so that it stays if a pass that the client began earlier ends.
+                // The request gets a new token, so that a late withdrawal of the earlier request does not remove it.
                 let shared = self.next.as_ref().is_some_and(|it| it.shared);
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });
@@ -295,7 +295,7 @@ impl Lease {
             },
         };
         if source == Source::Request {
-            // The place that is dropped has expired, or belongs to the same client.
+            // If another request is next, it has expired or belongs to the same client.
             self.next = None;
         }
         self.current = Some(Current {

@@ -1,5 +1,5 @@
-//! The lease rules. They follow, step by step (A to D), the part of Fossil's `backoffice.c` that decides which of the
-//! requesting processes runs. The differences are described in `docs/leases.md`.
+//! The lease rules. They follow, step by step (A to D), the part of Fossil's `backoffice.c` that decides which of the requesting processes
+//! runs. `docs/leases.md` describes the differences.
 
 use crate::actors::binding::{EndNotice, Exit, Until};
 use crate::actors::lease::item::{Command, Current, Holder, Lease, Place, Setting, Settings};
@@ -44,7 +44,7 @@ impl LeaseMachine {
         decided.unwrap_or_else(Outcome::Refused)
     }
 
-    /// Finds a lease, or the slot for a new one.
+    /// Finds a lease, or the slot for a new one. Refuses an empty name, and a new lease if there are too many.
     fn place_of(&self, name: &Name) -> Result<LeaseSlot<'_>, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
@@ -83,7 +83,8 @@ impl LeaseMachine {
             .filter(|it| it.is_live(now))
             .filter(is_own)
         {
-            // A. If the next request has no command and its client dies, there is no command to run for this one.
+            // A. Another request is next, and its pass will serve this request too. If that request has no command, its client may die, and
+            // then no pass would follow: so the command of this request is kept.
             if other.command.is_some() || requesting.claim.is_some() || no_delay {
                 let turn = Turn::NotNeeded;
                 if other.command.is_some() && !no_delay && !other.shared {
@@ -97,7 +98,7 @@ impl LeaseMachine {
         }
         let is_over = lease.free_at() <= now;
         if is_over && lease.running().is_none() {
-            // B.
+            // B. No pass is running, and the period of the last one is over: the pass begins.
             let process = requesting.claim.is_none().then(|| moment.process_id(0));
             steps.push((
                 slot,
@@ -111,11 +112,11 @@ impl LeaseMachine {
             return Ok(turned(steps, Turn::Current));
         }
         if no_delay {
-            // C.
+            // C. The pass would have to wait, and the request does not permit that.
             let turn = Turn::NoDelay;
             return Ok(Outcome::Turned { slot, turn });
         }
-        // D.
+        // D. The request is next.
         let until = lease.until().max(now).plus_ms(period_ms);
         let returns = lease
             .next
@@ -130,7 +131,7 @@ impl LeaseMachine {
         Ok(turned(steps, Turn::Next))
     }
 
-    /// Returns the slot of a lease with a running pass that a client runs itself under this token.
+    /// Returns the slot of a lease with a running pass that a client runs itself under this token. Refuses any other token.
     fn of_client(&self, name: &Name, token: Token) -> Result<Slot, Refused> {
         let found = self.state.find(name);
         let (slot, lease) = found.ok_or(Refused::StaleToken)?;
@@ -142,7 +143,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Returns the steps that follow when the pass of a lease ends.
+    /// Returns the steps that end the pass of a lease.
     fn ended(&self, slot: Slot, exit: Option<Exit>, whole: bool) -> Vec<(Slot, Step)> {
         let mut steps = vec![(slot, Step::Ended { exit, whole })];
         let Some(lease) = self.state.leases.get(slot) else {
@@ -170,7 +171,7 @@ impl LeaseMachine {
             let steps = [(slot, Step::Left)].into_iter().chain(gives_up);
             return changed_all(steps.collect());
         }
-        // The turn has come in the meantime, but there is no client to run the pass.
+        // The pass has begun in the meantime, but its client has withdrawn, so nobody would run it.
         let is_unheard = |it: &Current| it.place == token && it.is_clients();
         let runs = found.filter(|(_, lease)| lease.running().is_some_and(is_unheard));
         match runs {
@@ -319,11 +320,11 @@ impl LeaseMachine {
             Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => false,
         };
         if has_parcel && gone.exit == Some(Exit::Failed) && !current.stopping {
-            // The caller has exited, and its streams are closed: launch without them.
+            // The caller has exited, so its streams and environment are no longer available. The command is launched without them.
             let process = moment.process_id(0);
             return vec![(slot, Step::Relaunched { process })];
         }
-        // A pass that was stopped because it ran too long is not repeated.
+        // A pass that was stopped because it ran too long counts as whole, so that it is not repeated.
         let whole = current.stopping || matches!(gone.exit, Some(Exit::Code(_)));
         self.ended(slot, gone.exit, whole)
     }
@@ -343,7 +344,8 @@ impl LeaseMachine {
         }
     }
 
-    /// Decides a tick of a lease: for the running pass or, if there is none, for the next one.
+    /// Decides what follows from a deadline of a lease that has passed: a deadline of the running pass or of the next request or, if no
+    /// pass is running, the time at which the next pass may begin.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let now = moment.now.at;
         let Some(lease) = self.state.leases.get(slot) else {
@@ -384,7 +386,7 @@ impl LeaseMachine {
         )
     }
 
-    /// Decides a tick of a schedule: one of its dates has arrived.
+    /// Decides what follows from a date of a schedule that has come.
     fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
         let due = self.state.dues.get(place);
         let Some(due) = due else {
@@ -396,7 +398,8 @@ impl LeaseMachine {
         let today = moment.now.date();
         let at = lease.schedule.as_ref().and_then(|it| it.next(today));
         let mut steps = vec![(slot, Step::Scheduled { at, place })];
-        // The first date that does not count as missed. If several dates were missed, this one may have come already.
+        // The first date that does not count as missed. If several dates were missed, it may be later than `due.at`, and may have come
+        // already.
         let recent = Date(today.0.saturating_sub(LATE_MS + 1));
         let recent = lease.schedule.as_ref().and_then(|it| it.next(recent));
         let in_time = today <= due.at.plus_ms(LATE_MS) || recent.is_some_and(|it| it <= today);
@@ -408,12 +411,12 @@ impl LeaseMachine {
 }
 
 impl Requesting {
-    /// Returns the command that is run for the request, unless the request has a claim.
+    /// Returns the command of the request or else of the lease, if there is one. It is run unless the request has a claim.
     pub(super) fn command_for<'a>(&'a self, lease: &'a Lease) -> Option<&'a Command> {
         self.command.as_ref().or(lease.settings.command.as_ref())
     }
 
-    /// Returns whether a place belongs to the same client, that is, whether the client is repeating its request.
+    /// Returns whether the next request belongs to the same client, that is, whether the client is repeating its request.
     fn is(&self, place: &Place) -> bool {
         let process = self.claim.and_then(|it| it.process).map(|it| it.process);
         process.is_some() && place.process.map(|it| it.process) == process

@@ -24,7 +24,8 @@ pub(super) const KINDS: &[&str] = &[
     "stopping",
 ];
 
-/// Passes the events that this outcome causes to `tell`, in order. Called while the leases are in their previous state.
+/// Passes the events that this outcome causes to `tell`, in order. Called before the outcome is committed, while the leases are still
+/// unchanged.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
@@ -101,7 +102,7 @@ fn of(
     Some(what)
 }
 
-/// Adds the token of the pass, how long it has run, and its process.
+/// Adds to an event the token of the pass, how long it has run, and its process.
 fn of_pass(what: Happening, current: Option<&Current>, now: Timestamp) -> Happening {
     let Some(current) = current else {
         return what;

@@ -1,7 +1,7 @@
 //! The four numbers in which Fossil stores a lease: the current holder and its expiry, the next holder and its expiry.
 //!
-//! They are parsed as in Fossil's `backoffice.c`: four times, blanks are skipped and digits are read. Parsing stops at
-//! any other character, and numbers that were not read are 0.
+//! They are parsed as in Fossil's `backoffice.c`: for each number, blanks are skipped and digits are read. Any other character ends the
+//! parsing, and the numbers after it are 0.
 
 /// A lease as Fossil stores it: `idCurrent tmCurrent idNext tmNext`, with times in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

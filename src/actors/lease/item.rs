@@ -27,7 +27,7 @@ pub struct Settings {
     pub max_run_ms: u64,
     /// The command for requests without one, and for the schedule.
     pub command: Option<Command>,
-    /// Whether a pass makes up for missed dates of the schedule.
+    /// Whether one pass makes up for dates of the schedule that were missed.
     pub catches_up: bool,
     /// The path of a log file. A line is written to it when a pass begins and when it ends.
     pub log: Option<String>,
@@ -72,7 +72,7 @@ pub enum Setting {
     Command(Option<Command>),
     /// When passes are requested by schedule; `None` to remove the schedule.
     Schedule(Option<Schedule>),
-    /// Whether a pass makes up for missed dates of the schedule.
+    /// Whether one pass makes up for dates of the schedule that were missed.
     CatchesUp(bool),
     /// The path of the log file of passes; `None` to remove it.
     Log(Option<String>),
@@ -102,15 +102,15 @@ pub struct Lease {
     pub name: Name,
     /// The settings.
     pub settings: Settings,
-    /// The number of the newest pass, that is, the number of passes that have begun.
+    /// The number of the latest pass, that is, the number of passes that have begun.
     pub begun: u64,
-    /// The number of the newest whole pass: one that ran to its end, or was stopped because it ran too long.
+    /// The number of the latest whole pass: one that ran to its end, or was stopped because it ran too long.
     pub whole: u64,
-    /// The lowest number that a whole pass must have to serve all requests so far.
+    /// All requests so far are served once a whole pass has this number or a higher one.
     pub wanted: u64,
     /// The number of consecutive passes that were not whole.
     pub broken: u32,
-    /// The newest pass.
+    /// The latest pass.
     pub current: Option<Current>,
     /// The request whose pass is next.
     pub next: Option<Place>,
@@ -122,13 +122,13 @@ pub struct Lease {
     pub due: Option<Slot>,
     /// Whether the lease is deleted when its pass has ended.
     pub leaves: bool,
-    /// Whether the server is draining, so that no pass begins until its next start.
+    /// Whether no pass begins until the server is restarted, because it is draining.
     pub rests: bool,
     /// The log file for `command`, if the request named one.
     pub log: Option<String>,
 }
 
-/// The newest pass. Kept after its end, since its period may not be over.
+/// The latest pass. Kept after its end, since its period may not be over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
     /// The fencing token: the number of the journal entry that began the pass.
@@ -141,9 +141,9 @@ pub struct Current {
     pub pid: u64,
     /// When the pass began.
     pub since: Timestamp,
-    /// The last instant at which no other pass may begin.
+    /// The last instant of the period: no other pass may begin up to and including it.
     pub until: Timestamp,
-    /// How the pass ended, once it has.
+    /// How the pass ended; `None` while it is running.
     pub end: Option<End>,
     /// Whether the pass is being stopped, because it ran too long or the lease is being reset.
     pub stopping: bool,
@@ -192,7 +192,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Returns the process that the pass depends on.
+    /// Returns the process that the pass depends on, if it depends on one.
     pub const fn process(&self) -> Option<ProcessId> {
         match self {
             Self::Launched { process, .. } => Some(*process),
@@ -202,7 +202,7 @@ impl Holder {
     }
 }
 
-/// A request whose pass is next.
+/// The request that is next: its pass begins when the running pass and its period are over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The journal entry of the request.
@@ -219,7 +219,7 @@ pub struct Place {
     pub ttl_ms: u64,
     /// Whether the client waits on a connection, so that it can be notified when its turn comes.
     pub connected: bool,
-    /// Until when the client may repeat its request, if it does not wait on a connection.
+    /// When the request expires unless the client repeats it. Applies only to a client that does not wait on a connection.
     pub until: Timestamp,
     /// Whether other requests rely on the pass too. The pass is then owed even if this request is withdrawn.
     #[serde(default)]
@@ -230,19 +230,20 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns whether the request is still valid at `now`.
+    /// Returns whether the request still counts as next at `now`: it has a command, its client waits on a connection, or its client has a
+    /// process and the request has not expired.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.command.is_some() || self.connected || self.process.is_some() && self.until >= now
     }
 
-    /// Returns whether the pass begins automatically when its turn comes.
+    /// Returns whether the pass begins as soon as the lease is free. Otherwise the client must repeat its request then.
     pub const fn takes_turn(&self) -> bool {
         self.command.is_some() || self.connected
     }
 }
 
 impl Current {
-    /// Returns whether the pass is running, as far as is known.
+    /// Returns whether the pass is running, that is, whether its end has not been recorded.
     pub const fn runs(&self) -> bool {
         self.end.is_none()
     }
@@ -252,12 +253,13 @@ impl Current {
         matches!(self.holder, Holder::Process(_) | Holder::Timed { .. })
     }
 
-    /// Returns whether the command is being launched and may not have a record yet.
+    /// Returns whether the command is being launched, so that its process may not have a record yet.
     pub const fn is_launching(&self) -> bool {
         self.runs() && matches!(self.holder, Holder::Launched { taken: false, .. })
     }
 
-    /// Returns when the client is considered dead unless it renews. A server start gives the client its full time again.
+    /// Returns when a client without a process is considered dead unless it renews; `None` for other holders. Since the startup of the
+    /// server, `epoch`, every client has its full time again.
     pub fn lost_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         match &self.holder {
             Holder::Timed { ttl_ms, renewed } => Some((*renewed).max(epoch).plus_ms(*ttl_ms)),
@@ -265,7 +267,8 @@ impl Current {
         }
     }
 
-    /// Returns the time of the next warning that the pass overruns its period: after 30 s, then twice as long each time.
+    /// Returns the time of the next warning that the pass overruns its period: first 30 s after the period has ended, then twice as long
+    /// after it each time.
     fn warns_at(&self) -> Timestamp {
         let doubled = 30_000_u64.saturating_mul(1 << self.warnings.min(40));
         self.until.plus_ms(doubled)
@@ -276,12 +279,13 @@ impl Lease {
     /// After this number of consecutive passes that were not whole, owed passes are given up.
     pub const BROKEN_MAX: u32 = 25;
 
-    /// Returns the newest pass if it is running.
+    /// Returns the latest pass if it is running.
     pub fn running(&self) -> Option<&Current> {
         self.current.as_ref().filter(|it| it.runs())
     }
 
-    /// Returns the command to run if a whole pass is owed and no request is next, with its period in milliseconds.
+    /// Returns the command to run if a whole pass is owed and no request is next, with its period in milliseconds; `None` if there is no
+    /// command.
     pub fn kept(&self) -> Option<(&Command, u64)> {
         let own = self
             .command
@@ -291,19 +295,19 @@ impl Lease {
         own.or_else(|| set.map(|command| (command, self.settings.period_ms)))
     }
 
-    /// Returns whether there is a request that no whole pass has served yet.
+    /// Returns whether a request has not been served by a whole pass yet. A disabled lease owes nothing.
     pub const fn is_owed(&self) -> bool {
         self.wanted > self.whole && !self.settings.disabled
     }
 
-    /// Returns whether the next pass must be marked as shared if the running one is not whole: it then also serves the
-    /// requests of the running pass.
+    /// Returns whether the next request must be marked as shared if the running pass is not whole, because its pass then also serves the
+    /// requests of the running one.
     pub(super) fn is_inherited(&self) -> bool {
         let is_owed = self.wanted.min(self.begun) > self.whole;
         is_owed && self.next.as_ref().is_some_and(|it| !it.shared)
     }
 
-    /// Returns the number of the newest pass that needs no repetition: the running one or, if none is running, the newest whole one.
+    /// Returns the number of the latest pass that needs no repetition: the running one or, if none is running, the latest whole one.
     pub(super) fn settled(&self) -> u64 {
         if self.running().is_some() {
             self.begun
@@ -312,37 +316,37 @@ impl Lease {
         }
     }
 
-    /// Returns whether a pass is running or expected.
+    /// Returns whether a pass is running, requested, owed or scheduled.
     pub const fn stirs(&self) -> bool {
         let runs = matches!(&self.current, Some(current) if current.runs());
         runs || self.next.is_some() || self.is_owed() || self.due.is_some()
     }
 
-    /// Returns the end of the newest pass's period.
+    /// Returns the end of the latest pass's period; zero if there has been no pass.
     pub fn until(&self) -> Timestamp {
         self.current.as_ref().map_or(Timestamp(0), |it| it.until)
     }
 
-    /// Returns the earliest time at which the period allows another pass to begin.
+    /// Returns the earliest time at which the period of the latest pass allows another pass to begin.
     pub fn free_at(&self) -> Timestamp {
         let current = self.current.as_ref();
         current.map_or(Timestamp(0), |it| it.until.plus_ms(1))
     }
 
-    /// Returns whether another pass begins automatically once the running pass and its period are over.
+    /// Returns whether another pass begins, without a further request, once the running pass and its period are over.
     pub fn is_set_to_go(&self) -> bool {
         let place = self.next.as_ref();
         let is_kept = self.kept().is_some();
         !self.rests && place.map_or(self.is_owed() && is_kept, Place::takes_turn)
     }
 
-    /// Returns when the next request expires if its client neither waits nor repeats it.
+    /// Returns when the next request expires unless its client repeats it; `None` if there is none, or if it does not expire.
     pub fn lapses_at(&self) -> Option<Timestamp> {
         let place = self.next.as_ref().filter(|it| !it.takes_turn());
         place.map(|place| place.until.plus_ms(1))
     }
 
-    /// Returns when the running pass exceeds its time limit.
+    /// Returns when the running pass exceeds its time limit; `None` if it has no limit, or if it is being stopped already.
     pub fn stops_at(&self, current: &Current) -> Option<Timestamp> {
         let max = self.settings.max_run_ms;
         (max > 0 && !current.stopping).then(|| current.since.plus_ms(max))

@@ -1,4 +1,4 @@
-//! The views and gauges of leases.
+//! Builds the views and gauges of leases.
 
 use crate::actors::lease::event;
 use crate::actors::lease::machine::{LISTED_MAX, LeaseMachine, STIRRING_MAX};
@@ -38,7 +38,7 @@ impl LeaseMachine {
 }
 
 impl LeaseMachine {
-    /// Returns up to `most` active leases, that is, leases with a pass that is running or expected.
+    /// Returns up to `most` active leases, that is, leases with a pass that is running, requested, owed or scheduled.
     pub(super) fn stirring(&self, most: u32) -> Listing {
         let all = self.state.stirring();
         let leases = all.iter().take(STIRRING_MAX);
@@ -53,7 +53,7 @@ impl LeaseMachine {
         Listing { leases, more }
     }
 
-    /// Returns the key by which active leases are sorted: their state, then a time.
+    /// Returns the sort key of an active lease: its state, then a time. `None` if the lease is not active.
     fn standing_out(&self, slot: Slot) -> Option<(u8, u64)> {
         let lease = self.state.leases.get(slot)?;
         if let Some(current) = lease.running() {

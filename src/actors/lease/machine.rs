@@ -1,4 +1,4 @@
-//! The machine: the interface between the lease rules and the host.
+//! The machine of the `LeaseActor`: the interface through which the host, which runs the machine, applies the lease rules.
 
 use crate::actors::lease::item::Current;
 use crate::actors::lease::message::{Action, Message, Query, Reply, Rules, Watch};
@@ -24,8 +24,9 @@ pub(super) const STIRRING_MAX: usize = 8192;
 pub struct LeaseMachine {
     pub(super) rules: Rules,
     pub(super) state: State,
+    /// The conditions that requests wait for.
     waiting: BTreeMap<Ticket, Watch>,
-    /// Waiting requests, by the slot of the lease.
+    /// The same requests, by the slot of the lease.
     waiting_for: BTreeSet<(Slot, Ticket)>,
     /// Requests that wait until no pass is running.
     waiting_for_none: BTreeSet<Ticket>,
@@ -252,12 +253,13 @@ impl Machine for LeaseMachine {
         }
     }
 
-    /// Passes and their periods continue while the server is down. A client that waited on a connection must repeat its request.
+    /// Handles the startup of the server. Passes and their periods continue while the server is down. A client that waited on a connection
+    /// must repeat its request.
     fn start(&mut self, start: Start) {
         self.state.start(start);
     }
 
-    /// Sends the requests to other actors again, since a process may have ended or a request may have been lost while this actor was down.
+    /// Sends the requests to other actors again, since a process may have ended or a request may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in self.state.bound() {
             self.state_obligations(slot, effects);

@@ -35,7 +35,7 @@ impl Default for Rules {
 pub enum Message {
     /// From a client: request a pass.
     Request(Box<Requesting>),
-    /// From a client that runs the pass itself: the pass is still running. May name another process that the pass depends on from now on.
+    /// From a client that runs the pass itself: the pass is still running. May name another process on which the pass depends from now on.
     Renew {
         /// The lease.
         name: Name,
@@ -53,8 +53,8 @@ pub enum Message {
         /// The exit status of the pass.
         code: u8,
     },
-    /// From a client: withdraw a request that waits for its turn. If the client is to run the pass itself, and its turn has
-    /// come without the client knowing, the pass ends.
+    /// From a client: withdraw a request that waits for its turn. If the client would run the pass itself, and the pass has already begun,
+    /// the pass ends.
     Withdraw {
         /// The lease.
         name: Name,
@@ -101,7 +101,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// Returns the name of the lease that the message is about; `None` if it does not name one.
+    /// Returns the name of the lease that the message is about; `None` if it names no lease.
     pub const fn name(&self) -> Option<&Name> {
         match self {
             Self::Request(requesting) => Some(&requesting.name),
@@ -194,7 +194,7 @@ impl Default for Claim {
 pub struct Imported {
     /// The PID; 0 if there is no process.
     pub pid: u64,
-    /// When the holder's time ends, by the wall clock.
+    /// When the holder's lease expires, by the wall clock.
     pub until: Date,
     /// The process, if one with that PID is alive.
     pub process: Option<ProcessId>,
@@ -214,13 +214,13 @@ pub enum Query {
         /// The maximum number of leases to return.
         limit: u32,
     },
-    /// Active leases: first those with a running pass, longest-running first; then those with a pending request; then those
-    /// with a scheduled date, by date. If there are very many, only some of them are considered.
+    /// Active leases: first those with a running pass, longest-running first; then those with a next request or an owed pass, by the end of
+    /// their period; then those with a scheduled date, by date. At most 8192 leases are considered.
     Stirring {
         /// The maximum number of leases to return.
         most: u32,
     },
-    /// The numbers of running passes and of leases with a pending request.
+    /// The number of running passes, and the number of leases with a next request.
     Totals,
 }
 
@@ -271,7 +271,8 @@ pub enum Reply {
     Turned {
         /// The result.
         turn: Turn,
-        /// The journal entry of the request. It identifies the request's pass or place; zero if there is neither.
+        /// The number of the request's journal entry, by which the client can withdraw the request; zero if the request has neither begun a
+        /// pass nor is next.
         place: Token,
         /// The lease.
         lease: Box<LeaseView>,
@@ -284,7 +285,7 @@ pub enum Reply {
     Totals(Totals),
     /// The request was carried out.
     Done,
-    /// The lease, pass or place does not exist.
+    /// The lease, pass or request does not exist.
     Absent,
     /// The message was refused.
     Refused(Refused),

@@ -18,14 +18,14 @@ pub enum Outcome {
         /// The result for the sender, if it requested a pass.
         turn: Option<Turn>,
     },
-    /// The sender requested a pass and gets none. Changes nothing.
+    /// The sender requested a pass, and the request neither begins one nor becomes next. Changes nothing.
     Turned {
         /// The slot of the lease.
         slot: Slot,
         /// The result for the sender.
         turn: Turn,
     },
-    /// The lease, pass or place does not exist. Changes nothing.
+    /// The lease, pass or request does not exist. Changes nothing.
     Absent,
     /// The message has no effect. Changes nothing.
     Unchanged,
@@ -68,12 +68,12 @@ pub enum Step {
         source: Source,
         /// The id of the process record, if a command is launched.
         process: Option<ProcessId>,
-        /// The last instant at which no other pass may begin.
+        /// The last instant of the period: no other pass may begin up to and including it.
         until: Timestamp,
         /// Whether a whole pass is owed to the request.
         owed: bool,
     },
-    /// The process could not be launched with the streams and environment of its caller. Another is launched without them.
+    /// The command could not be launched with the streams and environment of its caller, so it is launched again without them.
     Relaunched {
         /// The id of the new process record.
         process: ProcessId,
@@ -82,25 +82,25 @@ pub enum Step {
     Owed(Source),
     /// The sender of the message is next.
     Placed {
-        /// Until when the client may repeat its request, if it does not wait.
+        /// When the request expires unless the client repeats it. Applies only to a client that does not wait on a connection.
         until: Timestamp,
     },
     /// The next request was repeated, and stays next.
     Returned {
-        /// Until when the request may be repeated again.
+        /// When the request expires unless the client repeats it again.
         until: Timestamp,
     },
     /// The next request is removed.
     Left,
-    /// The sender gets no pass of its own, since the pass of the next request will serve it too.
+    /// Requests other than the next one rely on its pass too.
     Shared,
-    /// Owed passes are given up: too many passes in a row were not whole, the lease is disabled, or the request was withdrawn.
+    /// Owed passes are given up: too many passes in a row were not whole, the lease is disabled, or the only request was withdrawn.
     GaveUp,
     /// The pass is being stopped.
     Stopping,
     /// A warning that the pass overruns its period.
     Warned,
-    /// The holder has renewed the pass, and may have named a process.
+    /// The client has renewed the pass, and may have named another process.
     Renewed,
     /// The launch was accepted.
     Taken,
@@ -118,13 +118,13 @@ pub enum Step {
         /// When the times of the imported current and next holder end, in node time.
         until: (Timestamp, Timestamp),
     },
-    /// The server is draining: no pass begins until its next start.
+    /// No pass of the lease begins until the server is restarted, since it is draining.
     Rests,
     /// The lease is deleted, once its pass has ended.
     Forgotten,
 }
 
-/// The request that a pass is for.
+/// The origin of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -132,7 +132,7 @@ pub enum Source {
     Request,
     /// The request that is next.
     Place,
-    /// An owed pass.
+    /// No particular request: an owed pass, with the command that the lease kept.
     Kept,
     /// A date of the schedule.
     Date,
@@ -169,7 +169,7 @@ pub enum Refused {
     /// The schedule has no date left.
     #[error("the schedule has no further date")]
     NoDate,
-    /// The pass with this token is over, or belongs to another holder.
+    /// No client runs a pass with this token.
     #[error("the token is stale: the pass is over")]
     StaleToken,
     /// A pass is running.

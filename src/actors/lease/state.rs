@@ -14,7 +14,7 @@ use std::ops::Bound;
 /// The state that does not belong to any one lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all renewal intervals were last restarted: the most recent start of the server.
+    /// When renewal intervals last started again: at the latest startup of the server.
     pub(super) epoch: Timestamp,
 }
 
@@ -37,7 +37,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// Decodes the content of a page.
+    /// Decodes the content of a page, or describes why it is malformed.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             Once::decode(content).map(Self::Head)
@@ -65,7 +65,7 @@ pub(super) struct State {
 struct Index {
     /// Leases by the processes that they depend on.
     by_process: BTreeSet<(ProcessId, Slot)>,
-    /// Active leases: those with a pass that is running or expected.
+    /// Active leases: those with a pass that is running, requested, owed or scheduled.
     stirring: BTreeSet<Slot>,
     totals: Totals,
 }
@@ -116,7 +116,7 @@ impl State {
         all.map(|(_, slot)| *slot).collect()
     }
 
-    /// Returns the active leases: those with a pass that is running or expected.
+    /// Returns the active leases: those with a pass that is running, requested, owed or scheduled.
     pub(super) const fn stirring(&self) -> &BTreeSet<Slot> {
         &self.index.stirring
     }
@@ -168,7 +168,8 @@ impl State {
         self.change(entry, slot, |it| it.due = stands);
     }
 
-    /// Handles a start of the server: clients have their full time for the next renewal, and none waits on a connection any more.
+    /// Handles the startup of the server: clients have their full time for the next renewal, and no client waits on a connection any more.
+    /// A client that did may repeat its request for one period.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         let head = Head { epoch: stamp.at };
         self.head.change(self.pages.by(stamp.seq), |it| *it = head);

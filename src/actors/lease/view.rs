@@ -26,7 +26,7 @@ pub struct Listing {
 }
 
 impl LeaseView {
-    /// Returns whether a whole pass is owed in addition to the one that is running, if any.
+    /// Returns whether a whole pass is owed in addition to the running pass, if there is one.
     pub fn is_followed(&self) -> bool {
         self.wanted && self.lease.wanted > self.lease.settled()
     }

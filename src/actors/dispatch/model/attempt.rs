@@ -12,7 +12,7 @@ use sexton::ids::{ProcessId, Slot, Token};
 
 /// Returns the verdict on an attempt. `exit` is how its process ended, if it had a process.
 fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
-    // A command that may have run must not run again, unless it saved its state or may be repeated.
+    // A command that may have run must not run again, unless it saved its state or its terms permit a second run.
     let broken = |cause| {
         let goes_on = task.revision > attempt.revision || !task.terms.abort_on_failure;
         match (attempt.last, goes_on) {
@@ -108,7 +108,7 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
 }
 
 impl Model {
-    /// Returns when and why the current attempt is to be stopped; `None` if there is none or it is being stopped already.
+    /// Returns when and why the current attempt will be stopped; `None` if there is none, or if it is being stopped already.
     pub(super) fn stops_at(&self, task: &Task) -> Option<(Timestamp, Cause)> {
         let attempt = task.attempt.as_ref().filter(|it| it.stopping.is_none())?;
         let overdue = attempt.claimed.plus_ms(task.terms.fail_after_ms);
@@ -148,7 +148,7 @@ impl Model {
         true
     }
 
-    /// Starts the next burst.
+    /// Begins the next burst, if one can begin. Returns whether anything changed.
     pub(super) fn begin(&mut self, entry: Entry) -> bool {
         if entry.draining {
             self.state.rests = true;
@@ -235,7 +235,8 @@ impl Model {
         is_new
     }
 
-    /// Gives up on a cleanup. Requests notification of its end if it may have been launched, so that its record is removed then.
+    /// Gives up on a cleanup. If its launch has not been accepted yet, notification of its end is requested, so that its process record is
+    /// removed in case it was launched.
     pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
         let cleaning = self.task(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -249,7 +250,7 @@ impl Model {
         tasks.find(|(_, task)| cleans(task)).map(|(slot, _)| *slot)
     }
 
-    /// Handles the end of the process tree of an attempt or a cleanup.
+    /// Handles the end of the process tree of an attempt or a cleanup. Returns whether anything changed.
     pub(super) fn gone(&mut self, gone: EndNotice, entry: Entry) -> bool {
         if gone.until != Until::Tree {
             return false;
@@ -278,7 +279,7 @@ impl Model {
     }
 
     /// Handles the end of an attempt's local process. An attempt on another machine counts as running until its end is reported, or until
-    /// the machine can no longer be asked.
+    /// the last replacement of the local process has ended without a report.
     fn settle(&mut self, slot: Slot, exit: Exit, entry: Entry) {
         let Some(attempt) = &mut self.at(slot).attempt else {
             return;
@@ -307,7 +308,7 @@ impl Model {
         self.end(slot, Some(exit), entry);
     }
 
-    /// Handles a report that an attempt was granted a lock, or waits for one.
+    /// Handles a report that an attempt was granted a lock, or waits for one. Returns whether anything changed.
     pub(super) fn held(&mut self, held: &LockState, entry: Entry) -> bool {
         let text = |name: &sexton::actors::lock::Name| {
             let text = std::str::from_utf8(name.as_bytes());
@@ -362,7 +363,7 @@ impl Model {
         self.remember(slot, (&attempt, false), came, entry);
     }
 
-    /// Ends an attempt.
+    /// Ends an attempt: its locks are released, and the verdict is applied to the task.
     fn end(&mut self, slot: Slot, exit: Option<Exit>, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-execute", "wip-pool-lock-update"]);
         let today = entry.now.date();

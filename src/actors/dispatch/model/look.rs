@@ -77,7 +77,7 @@ impl Model {
         };
         let last = all.last().map(|it| it.task.id);
         let mut tasks: Vec<TaskView> = all.into_iter().filter(takes).collect();
-        // No task is visited after the one that fills the list.
+        // The machine visits no task after the last one in the list, so it reports more tasks even if none of them matches.
         let end = limit
             .checked_sub(1)
             .and_then(|last| tasks.get(last))
@@ -140,7 +140,7 @@ impl Model {
             .collect()
     }
 
-    /// Returns all work in progress. Due deadlines are always handled before a query, so no task is late.
+    /// Returns all work in progress. The host handles due deadlines before a query, so no task is late.
     fn standing(&self) -> Standing {
         let mut tasks: Vec<_> = self.state.tasks.iter().collect();
         tasks.sort_unstable_by_key(|(slot, _)| *slot);
@@ -195,7 +195,8 @@ impl Model {
         }
     }
 
-    /// Lists tasks that are not over: those that run, those that wait, and, one per work id, those that could begin.
+    /// Lists tasks: those with a burst running, those that wait for their next burst, and those that could begin their first burst, of
+    /// which only the first for each group and work id.
     fn stirring(&self, most: usize) -> Tasks {
         let with = |status: &[RunStatus]| {
             let tasks = self.state.tasks.iter();

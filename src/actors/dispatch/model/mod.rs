@@ -1,12 +1,12 @@
-//! A model of dispatch: plain lists without indexes. `tests/` and the simulation (`tests/sim/dispatch/`) compare the machine with it. The
-//! simulation compiles these files too, so they refer to the library by its crate name. Model and machine share only the types of
-//! messages, state and views, and no code.
+//! A model of dispatch: plain lists without indexes. The unit tests in `dispatch/tests/` and the simulation in `tests/sim/dispatch/`
+//! compare the machine with it. The simulation compiles these files too, so they refer to the library by its crate name. Model and machine
+//! share the types of messages, state and views, but no rules.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `tasks.rs` `attempt.rs` | requests about tasks, and reports from commands; the events of attempts |
 //! | `setting.rs` | settings of operators, and inventories |
-//! | `next.rs` `look.rs` | the next task, and why others do not begin; answers to queries |
+//! | `next.rs` `look.rs` | the next task, and why other tasks do not begin; answers to queries |
 //! | `notification.rs` | messages to other actors |
 
 mod attempt;
@@ -24,7 +24,7 @@ use sexton::actors::dispatch::{
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
 
-/// The journal entry of a message.
+/// The journal entry of a message, with the values that the model takes over from the machine and its host.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
@@ -58,13 +58,13 @@ pub(crate) struct Model {
     pub(crate) state: State,
     /// Tasks for which handling a deadline panicked. Their deadlines are ignored until the task changes.
     stuck: Vec<Slot>,
-    /// Set when beginning a burst panicked: no burst begins until the state changes.
+    /// Whether the decision about the next burst panicked. If so, no burst begins until the state changes.
     stalled: bool,
     /// Whether the wall clock is in doubt. While it is, no task is forgotten because of its age.
     pub(crate) held: bool,
     /// Whether the disk is low on space. While it is, no burst begins.
     pub(crate) disk_low: bool,
-    /// Whether an attempt has failed because of its server since this flag was last reset.
+    /// Whether an attempt has failed because of its server since the flag was last reset.
     pub(crate) troubled: bool,
     /// The messages to other actors since they were last taken.
     pub(crate) tells: Vec<Notification>,
@@ -91,7 +91,7 @@ impl Model {
         }
     }
 
-    /// Applies a message.
+    /// Applies a message. Returns the reply, and whether anything changed.
     pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Applied {
         let done = match message {
             Message::Add(asked) => self.add(asked, entry),
@@ -121,20 +121,20 @@ impl Model {
         (reply, changed)
     }
 
-    /// Handles a start of the coordinator: heartbeat intervals start again, and bursts resume.
+    /// Handles the startup of the coordinator: heartbeat intervals start again, and bursts may begin.
     pub(crate) fn start(&mut self, at: Timestamp) {
         self.state.epoch = at;
         self.state.rests = false;
         self.recover();
     }
 
-    /// Handles a rebuild of the machine: all deadlines are handled again.
+    /// Handles a rebuild of the machine: no deadline is ignored any more.
     pub(crate) fn recover(&mut self) {
         self.stuck.clear();
         self.stalled = false;
     }
 
-    /// Returns whether the deadlines of any task are ignored.
+    /// Returns whether the deadline of any task is ignored, because handling it panicked.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }
@@ -150,7 +150,7 @@ impl Model {
         tasks.find(|(its, _)| *its == slot).map(|(_, task)| task)
     }
 
-    /// Returns a task for modification. Its deadlines are handled again from now on.
+    /// Returns a task for modification. Its deadline is no longer ignored.
     fn at(&mut self, slot: Slot) -> &mut Task {
         self.stuck.retain(|it| *it != slot);
         let mut tasks = self.state.tasks.iter_mut();
@@ -188,7 +188,8 @@ impl Model {
         over
     }
 
-    /// Forgets the oldest task that is over if another task would exceed the limit, and a second one if that is not enough.
+    /// Forgets the oldest tasks that are over while there are too many, but at most two. The task in slot `than`, which has just ended, is
+    /// kept.
     fn make_room(&mut self, than: Slot) {
         for _ in 0..2 {
             let mut over = self.over();

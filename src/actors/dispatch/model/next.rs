@@ -5,7 +5,7 @@ use sexton::actors::dispatch::{Message, Obstacle, Pause, RunStatus, Server, Task
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::Slot;
 
-/// An item that can be due. Among due items, tasks come before the next burst.
+/// An item that can be due. Due tasks come before the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Task(Slot),
@@ -34,7 +34,7 @@ impl Item {
 }
 
 impl Model {
-    /// Returns the first item that is due at `now`.
+    /// Returns the first item that is due at `now`, if there is one.
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
         let acts_at = |task: &Task| match task.status {
             RunStatus::Waiting if !task.is_due => Some(now.offset.time(task.wake)),
@@ -59,7 +59,7 @@ impl Model {
         first.map(|(_, slot)| Item::Task(slot)).or_else(dispatch)
     }
 
-    /// Quarantines an item whose tick panicked.
+    /// Quarantines an item whose tick panicked: it is ignored until its state changes.
     pub(crate) fn quarantine(&mut self, item: Item) {
         match item {
             Item::Task(slot) => self.stuck.push(slot),
@@ -98,7 +98,7 @@ impl Model {
         count(tasks.filter(|(_, it)| it.counts && it.group == task.group))
     }
 
-    /// Returns the task with the lowest id among the other tasks with the same work id that are in progress.
+    /// Returns the lowest id of another task with the same work id that is in progress.
     fn other(&self, task: &Task) -> Option<u64> {
         let tasks = self.state.tasks.iter().map(|(_, it)| it);
         let others = tasks.filter(|it| {
@@ -108,7 +108,7 @@ impl Model {
         others.map(|it| it.id).min()
     }
 
-    /// Returns the obstacle to the next burst that lies in the task itself.
+    /// Returns the obstacle to the next burst that is a matter of the task alone: its status or its pause.
     fn own_obstacle(task: &Task) -> Option<Obstacle> {
         match task.status {
             RunStatus::NotReady => return Some(Obstacle::NotReady),
@@ -123,7 +123,7 @@ impl Model {
         task.paused.then_some(Obstacle::Paused)
     }
 
-    /// Returns any other obstacle to the task's next burst, except a lack of threads.
+    /// Returns an obstacle to the task's next burst that is a matter of other tasks or of settings, except a lack of threads.
     fn obstacle_of_others(&self, task: &Task) -> Option<Obstacle> {
         let fresh = task.status != RunStatus::Waiting;
         let stops = |pause: Pause| pause == Pause::Hard || fresh && pause == Pause::Soft;
@@ -147,21 +147,21 @@ impl Model {
         Some(Obstacle::WorkUnderWay { work, task: other })
     }
 
-    /// Returns whether the next burst could begin as far as the task and its work id are concerned.
+    /// Returns whether the task and its work id permit the next burst to begin.
     pub(super) fn could_begin(&self, task: &Task) -> bool {
         let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
         let is_alone = task.status == RunStatus::Waiting || self.other(task).is_none();
         !rests && is_alone && Self::own_obstacle(task).is_none()
     }
 
-    /// Returns whether the next burst could begin, given a free thread.
+    /// Returns whether the next burst could begin if a thread were free.
     fn is_ready(&self, task: &Task) -> bool {
         let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
         !rests && Self::own_obstacle(task).is_none() && self.obstacle_of_others(task).is_none()
     }
 
-    /// Returns the task whose burst begins next, and its server: first tasks that have started, by priority, wake time and id, then others,
-    /// by priority and id.
+    /// Returns the task whose burst begins next, and its server, if a burst can begin. Tasks that have started come first, by priority,
+    /// wake time and id, then the others, by priority and id.
     pub(super) fn next(&self) -> Option<(Slot, Slot)> {
         let server = self.place().filter(|_| !self.state.rests)?;
         let max = self.threads().saturating_mul(self.rules.tasks_per_thread);
@@ -177,13 +177,14 @@ impl Model {
         next.map(|(slot, _)| (*slot, server))
     }
 
-    /// Returns whether a task could begin if a server were enabled.
+    /// Returns whether no server is enabled, and a task could begin if one were.
     pub(super) fn lacks_servers(&self) -> bool {
         let mut tasks = self.state.tasks.iter();
         self.threads() == 0 && tasks.any(|(_, task)| self.is_ready(task))
     }
 
-    /// Returns why the next burst of a task does not begin.
+    /// Returns why the next burst of a task does not begin; `None` if the task is over, if a burst is running, or if nothing prevents the
+    /// next one.
     pub(super) fn obstacle(&self, slot: Slot, task: &Task) -> Option<Obstacle> {
         if matches!(task.status, RunStatus::Processing | RunStatus::Complete) {
             return None;

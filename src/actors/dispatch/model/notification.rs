@@ -28,7 +28,7 @@ fn hold([key, index, owner]: [&Name; 3]) -> Hold {
     }
 }
 
-/// Returns the launch for a task, with the variables that describe it.
+/// Returns a command of a task as it is launched, with the variables that describe task and attempt.
 fn launching(
     command: &Launching,
     task: &Task,
@@ -36,7 +36,7 @@ fn launching(
     more: [(&str, String); 2],
 ) -> Launching {
     let mut launching = command.clone();
-    // `past` holds only the newest attempts, in order; `attempts` counts all of them.
+    // `past` has only the latest attempts, in order; `attempts` counts all of them.
     let place = task.past.iter().position(|it| it.token == token);
     let under_way = usize::from(task.attempt.is_some());
     let later = place.map_or(0, |place| task.past.len() - place - 1 + under_way);
@@ -135,7 +135,7 @@ impl Model {
         self.tells.push(Notification::Lock(told));
     }
 
-    /// Releases locks that a task holds or waits for.
+    /// Releases the locks with these keys that a task's attempt holds, or that the task waits for.
     pub(super) fn tell_yield_of(&mut self, slot: Slot, keys: &[&str]) {
         let Some(task) = self.task(slot).cloned() else {
             return;
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// Sends all outstanding requests for all tasks, as after a start.
+    /// Sends all outstanding requests for all tasks, as after startup.
     pub(crate) fn tell_all(&mut self) {
         let mut slots: Vec<Slot> = self.state.tasks.iter().map(|(slot, _)| *slot).collect();
         slots.sort_unstable();

@@ -1,4 +1,4 @@
-//! The settings of operators (pauses, groups and servers), and inventories.
+//! The settings that operators make (pauses, groups and servers), and inventories.
 
 use super::{ApplyResult, Model, count, free_slot};
 use sexton::actors::dispatch::{
@@ -10,7 +10,7 @@ use sexton::ids::Slot;
 /// The maximum number of threads of a server.
 const THREADS_MAX: u32 = 10_000;
 
-/// Refuses texts that ssh could take for an option or a shell could take for syntax.
+/// Refuses a destination that ssh could take for an option or a shell could take for syntax.
 fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     let Some(remote) = remote else {
         return Ok(());
@@ -120,7 +120,7 @@ impl Model {
         found.map(|(_, server)| server).expect("the server exists")
     }
 
-    /// Checks whether a server may be added along with `others` more new servers.
+    /// Refuses a server that must not be added, given `others` more new servers.
     fn check_new(
         &self,
         name: &Name,
@@ -175,7 +175,7 @@ impl Model {
         }
     }
 
-    /// Replaces the servers with those of an inventory. Servers that an operator disabled stay disabled.
+    /// Replaces the servers with those of an inventory. Servers that an operator disabled are left unchanged.
     pub(super) fn reconcile(&mut self, hosts: &[Host]) -> ApplyResult {
         let reply = self.reconciled(hosts)?;
         let Reply::Reconciled {
@@ -215,7 +215,7 @@ impl Model {
         Ok((reply, is_new))
     }
 
-    /// Returns the changes that an inventory would cause.
+    /// Returns how many servers an inventory would add, remove and change.
     pub(super) fn reconciled(&self, hosts: &[Host]) -> Result<Reply, Refused> {
         for (place, host) in hosts.iter().enumerate() {
             if host.threads > THREADS_MAX {

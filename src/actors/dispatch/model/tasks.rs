@@ -14,7 +14,7 @@ use std::sync::Arc;
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 fn check(command: &Launching) -> Result<(), Refused> {
-    // The coordinator adds nine variables.
+    // The coordinator adds nine variables and a secret.
     if command.spec.env.len() + command.spec.secrets.len() > 1024 - 10 {
         return Err(Refused::Command(sexton::actors::process::Flaw::Env));
     }
@@ -117,7 +117,7 @@ impl Model {
         Ok(self.came(slot))
     }
 
-    /// Ends the wait of a task, now or after its attempt.
+    /// Ends the wait of a task. If an attempt is running, the task will not wait when it has ended.
     pub(super) fn wake(&mut self, slot: Slot, entry: Entry) {
         let today = entry.now.date();
         let task = self.at(slot);
@@ -173,7 +173,7 @@ impl Model {
         task.blocked = None;
     }
 
-    /// Returns the task whose attempt has this process.
+    /// Returns the task whose attempt has this process, if there is one.
     pub(super) fn attempted_by(&self, process: ProcessId) -> Option<(Slot, &Task)> {
         let is_its = |task: &Task| {
             task.attempt

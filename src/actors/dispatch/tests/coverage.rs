@@ -5,7 +5,7 @@ use crate::actors::dispatch::{
 };
 use std::collections::BTreeMap;
 
-/// Everything that a run must encounter, at least five times each, except names that end in `never`.
+/// Everything that the histories must cover, at least five times each, except the names that end in `never`.
 const NAMES: &[&str] = &[
     "ended not-finished never",
     "ended warning",
@@ -208,7 +208,7 @@ impl Coverage {
     }
 }
 
-/// Returns whether a failed task gives a reason.
+/// Returns whether the task has not failed, or has a reason for its failure. A failure that the command itself reported needs no message.
 pub(super) fn has_reason(view: &TaskView) -> bool {
     let task = &view.task;
     let by_itself = |past: &Past| past.verdict == Verdict::Ended(ExitStatus::UserError);

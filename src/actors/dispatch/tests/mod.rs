@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `pair.rs` | the machine, its model, and the log of committed entries |
 //! | `steps.rs` | the steps of a history |
-//! | `coverage.rs` | the cases that a run has encountered |
+//! | `coverage.rs` | the cases that the histories have covered |
 
 mod coverage;
 mod pair;

@@ -49,13 +49,13 @@ pub(super) struct Pair {
     offset: i64,
     seq: u64,
     draining: bool,
-    /// Whether the next tick panics.
+    /// Whether the next tick counts as having panicked.
     trap: bool,
     log: Vec<Logged>,
     shelf: Shelf<DispatchMachine>,
     waits: Vec<(Ticket, Watch)>,
     tickets: u64,
-    /// Requests to the lock actor that have not been answered yet.
+    /// The latest requests to the lock actor, from which steps choose one to answer.
     holds: Vec<LockState>,
     pub(super) met: Coverage,
 }
@@ -66,7 +66,7 @@ enum Logged {
 }
 
 impl Logged {
-    /// Commits the entry to a machine if it comes after `after`.
+    /// Commits the entry to a machine if its number is greater than `after`.
     fn repeat(&self, machine: &mut DispatchMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -200,7 +200,7 @@ impl Pair {
         }
     }
 
-    /// Checks that other actors are notified and waits are answered as in the model.
+    /// Checks that other actors are notified, and waits answered, as in the model.
     fn receive(&mut self, effects: &mut Effects<DispatchMachine>) {
         let (mut locks, mut processes) = (Vec::new(), Vec::new());
         for effect in effects.take() {
@@ -414,7 +414,7 @@ impl Pair {
         tasks.get(nth % tasks.len().max(1)).map(|it| (*it).clone())
     }
 
-    /// Returns a process of an attempt or a cleanup, or one that is neither.
+    /// Returns the process of an attempt or a cleanup, or a process that belongs to neither.
     fn nth_process(&self, nth: usize) -> ProcessId {
         let tasks = self.model.state.tasks.iter().map(|(_, task)| task);
         let mut all = vec![ProcessId(7)];
@@ -428,7 +428,7 @@ impl Pair {
     }
 
     fn start(&mut self) {
-        // A start is not instantaneous.
+        // A restart takes time, so the clock must have moved on.
         self.now += 1;
         self.seq += 1;
         let stamp = Stamp {
@@ -443,7 +443,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that a start sends all outstanding requests again.
+    /// Checks that `resume` sends all outstanding requests again.
     fn resume(&mut self) {
         let mut effects = Effects::<DispatchMachine>::default();
         self.machine.resume(&mut effects);
@@ -483,7 +483,7 @@ impl Pair {
         let now = self.both();
         let mut standing = self.machine.query(now, &Query::Standing);
         if let Reply::Standing(standing) = &mut standing {
-            // A host handles due items before each query; this test does not.
+            // The host handles due items before each query, so no task is late there. This test does not handle them.
             standing.tasks.iter_mut().for_each(|it| it.late = false);
         }
         assert_eq!(standing, self.model.answer(&Query::Standing));
@@ -546,7 +546,7 @@ impl Pair {
         );
     }
 
-    /// Rebuilds the machine from the newest snapshot and the log after it.
+    /// Rebuilds the machine from the latest snapshot and the log entries after it, and compares the two.
     fn reload(&mut self) {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {
@@ -562,7 +562,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that committing the log alone to a machine with other rules gives the same state.
+    /// Checks that committing the log to an empty machine with other rules results in the same state.
     pub(super) fn replay(&self) {
         let mut fresh = DispatchMachine::new(Rules {
             tasks_max: 0,

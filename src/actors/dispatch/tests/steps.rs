@@ -1,4 +1,4 @@
-//! The steps of a history, often in an order that no actor would produce.
+//! The random steps of a history. Their order is often one that the other actors would never produce.
 
 use crate::actors::binding::{Exit, Until};
 use crate::actors::dispatch::{
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) enum Doing {
     Send(Message),
     Act(usize, Act),
-    /// A report, and its number if it comes from another machine.
+    /// A report from the process with this index, and the number of the report if it comes from another machine.
     Report(usize, Report, Option<u64>),
     Gone(usize, Until, Option<Exit>),
     Launched(usize),
@@ -24,9 +24,11 @@ pub(super) enum Doing {
     Held(usize, bool),
     /// A report about an unknown lock.
     Stray(Name, Name, Name),
-    /// Brings an attempt to the point where its command runs.
+    /// Takes an attempt through its steps until its command runs.
     Run(usize),
+    /// Advances time by this number of milliseconds.
     Pass(u64),
+    /// Steps the wall clock by this number of milliseconds.
     Jump(i64),
     Drain,
     Start,
@@ -39,7 +41,7 @@ pub(super) enum Doing {
     Watch(usize),
     Unwatch,
     Checkpoint,
-    /// Rebuilds the machine from the newest snapshot and the log after it.
+    /// Rebuilds the machine from the latest snapshot and the log entries after it.
     Reload,
 }
 

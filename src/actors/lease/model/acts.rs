@@ -1,4 +1,4 @@
-//! The effects of processes and time on the leases of the model.
+//! The effects that processes and time have on the leases of the model.
 
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Until};
@@ -7,7 +7,7 @@ use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
 impl Model {
-    /// Updates a lease after a process, or its tree, has ended. Returns whether the lease depended on it.
+    /// Updates a lease after a process, or its tree, has ended. Returns whether the lease changed.
     pub(super) fn gone(
         &mut self,
         slot: Slot,
@@ -65,6 +65,7 @@ impl Model {
         changed
     }
 
+    /// Handles a deadline of a lease. Returns whether the lease changed.
     pub(super) fn lapse(&mut self, slot: Slot, entry: Entry) -> bool {
         let (now, epoch) = (entry.now.at, self.epoch);
         let Some(known) = self.all.iter_mut().find(|it| it.slot == slot) else {
@@ -116,6 +117,7 @@ impl Model {
         true
     }
 
+    /// Handles a date of a schedule. Returns whether the lease changed.
     pub(super) fn date(&mut self, place: Slot, entry: Entry) -> bool {
         let Some(known) = self.all.iter_mut().find(|it| it.lease.due == Some(place)) else {
             return false;

@@ -1,6 +1,6 @@
-//! A second implementation of the lease rules: a plain list and linear searches. The simulation (`tests/sim/leases.rs`)
-//! compiles it and compares the machine with it, so this file refers to the crate by name. It follows `docs/leases.md`, and shares only
-//! the types of messages and views with the machine, and no code.
+//! A second implementation of the lease rules, with a plain list and linear searches. The simulation (`tests/sim/leases.rs`) compiles it
+//! and compares the machine with it, so this file refers to the library by its crate name. It follows `docs/leases.md`, and shares the
+//! types of messages and views with the machine, but no rules.
 
 mod acts;
 mod record;
@@ -41,7 +41,7 @@ impl Model {
         self.all.iter().find(|it| it.lease.name == *name)
     }
 
-    /// Returns the first item that is due at `now`.
+    /// Returns the first item that is due at `now`, if there is one.
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
         let mut all = Vec::new();
         for known in &self.all {
@@ -58,7 +58,7 @@ impl Model {
         passed.min().map(|(_, item)| item)
     }
 
-    /// Quarantines an item whose tick panicked.
+    /// Quarantines an item whose tick panicked: it is ignored until the lease changes.
     pub(crate) fn quarantine(&mut self, item: Item) {
         for known in &mut self.all {
             known.stuck |= item == Item::Lease(known.slot);
@@ -66,7 +66,8 @@ impl Model {
         }
     }
 
-    /// Handles a start of the server.
+    /// Handles the startup of the server: quarantine ends, clients have their full time for the next renewal, and no client waits on a
+    /// connection any more.
     pub(crate) fn start(&mut self, at: Timestamp) {
         self.epoch = at;
         for known in &mut self.all {
@@ -80,7 +81,7 @@ impl Model {
         }
     }
 
-    /// Applies a message.
+    /// Applies a message. Returns the reply, and whether anything changed.
     pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Applied {
         match message {
             Message::Request(asked) => self.request(asked, entry),

@@ -6,7 +6,7 @@ use sexton::actors::lock::Name;
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot, Token};
 
-/// The number and time of a message's journal entry.
+/// The journal entry of a message, with the process id that the model takes over from the machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
@@ -21,8 +21,9 @@ pub(crate) struct ModelLease {
     pub(crate) slot: Slot,
     pub(crate) lease: Lease,
     pub(crate) due: Option<Date>,
-    /// If set, the lease's deadline is ignored until the lease changes.
+    /// Whether the lease's deadline is ignored until the lease changes, because handling it panicked.
     pub(super) stuck: bool,
+    /// The same for the next date of the lease's schedule.
     pub(super) stuck_date: bool,
 }
 
@@ -95,13 +96,13 @@ impl ModelLease {
         all.into_iter().min().map(Timestamp)
     }
 
-    /// Records that another whole pass must follow the newest one.
+    /// Records that another whole pass must follow the latest pass.
     pub(super) fn owe(&mut self) {
         self.lease.wanted = self.lease.begun + 1;
         self.lease.broken = 0;
     }
 
-    /// Begins the pass of a request. A pass that is not whole is repeated, unless the request does not wait (`impatient`).
+    /// Begins the pass of a request. If the pass is not whole, it is repeated, unless the request never waits (`impatient`).
     pub(super) fn begin_at_once(&mut self, asked: &Requesting, entry: Entry, impatient: bool) {
         let place = self.place(asked, entry.seq.into(), entry.now.at);
         self.begin(entry, &place);
@@ -143,7 +144,7 @@ impl ModelLease {
         self.lease.broken = 0;
     }
 
-    /// Returns the number of the newest pass that needs no repetition: the running one or, if there is none, the newest whole one.
+    /// Returns the number of the latest pass that needs no repetition: the running one or, if there is none, the latest whole one.
     pub(super) fn enough(&self) -> u64 {
         if self.runs() {
             self.lease.begun
@@ -198,7 +199,7 @@ impl ModelLease {
         });
     }
 
-    /// Ends the pass. Returns false if the lease is deleted when its pass ends.
+    /// Ends the pass. Returns whether the lease is kept; it is not if it was to be deleted after the pass.
     pub(super) fn end(&mut self, at: Timestamp, exit: Option<Exit>, whole: bool) -> bool {
         if let Some(current) = &mut self.lease.current {
             current.end = Some(End { at, exit, whole });

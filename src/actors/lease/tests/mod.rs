@@ -26,7 +26,7 @@ use crate::spine::machine::{
 use crate::spine::shelf::Shelf;
 use std::sync::Arc;
 
-/// A machine, driven as a host drives it: due items come before each message.
+/// A machine, driven as by its host: due items come before each message.
 struct Bench {
     machine: LeaseMachine,
     now: u64,
@@ -45,13 +45,13 @@ struct Bench {
 /// A fault that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A request is not recorded if it gets no pass of its own, since another request is next.
+    /// If another request is next when a request arrives, the arriving request is not recorded.
     RequestForgotten,
-    /// Deadlines follow the wall clock, so that passes begin early after a jump ahead.
+    /// Deadlines follow the wall clock, so passes begin early when it jumps ahead.
     Early,
-    /// After a start, messages to other actors are not sent again.
+    /// After a restart, messages to other actors are not sent again.
     NotRestated,
-    /// A process record may be removed before the actor that launched it knows of it.
+    /// A process record may be removed before the actor that launched it has been notified of the launch.
     RemovedEarly,
 }
 
@@ -137,7 +137,7 @@ impl Bench {
         reply
     }
 
-    /// Returns the time that ticks use.
+    /// Returns the time at which ticks are decided: the current time, unless the fault is `Early`.
     fn acting(&self) -> Now {
         let mut now = self.both();
         if self.fault == Some(Fault::Early) {
@@ -214,7 +214,7 @@ impl Bench {
         }
     }
 
-    /// Builds a new machine from the newest snapshot by committing the log after it.
+    /// Builds a new machine from the latest snapshot and the log entries after it.
     fn replayed(&mut self) -> LeaseMachine {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {

@@ -1,5 +1,5 @@
-//! Checks that whatever happens to processes, messages and the server, passes never overlap or begin too early, and every request is
-//! followed by a whole pass.
+//! Checks that passes of a lease never overlap or begin too early, and that every request is followed by a whole pass, in spite of random
+//! failures of processes, messages and the server.
 
 use super::{Bench, Fault, command, process};
 use crate::actors::binding::{Binding, Exit, Until};
@@ -40,7 +40,7 @@ enum Act {
     },
     Set(u8, Setting),
     Reset(u8, bool),
-    /// The `ProcessActor` processes its messages. Its answers are delivered if `heard` is set, and lost otherwise.
+    /// The `ProcessActor` processes its messages. Its answers are delivered if `heard`, and lost otherwise.
     Deliver {
         heard: bool,
     },
@@ -104,13 +104,13 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A launched process, as the `ProcessActor` knows it.
+/// The record of a launched process, as the `ProcessActor` keeps it.
 #[derive(Debug)]
 struct Record {
     lease: Name,
-    /// How the process ended, if it has.
+    /// How the process ended; `None` while it is running.
     end: Option<Exit>,
-    /// Whether the `LeaseActor` knows of the launch and will be notified of the end.
+    /// Whether the `LeaseActor` has been notified of the launch and has requested notification of the end.
     watched: bool,
 }
 
@@ -121,9 +121,9 @@ struct World {
     records: BTreeMap<ProcessId, Record>,
     /// Every process that was ever launched.
     launched: BTreeSet<ProcessId>,
-    /// When the newest pass of each lease began, and its token.
+    /// When the latest pass of each lease began, and its token.
     began: BTreeMap<Name, (u64, Token)>,
-    /// For each lease, the number of the first pass that began after the newest request.
+    /// For each lease, the number of the first pass that can serve its latest request, and the result of that request.
     asked: BTreeMap<Name, (u64, Turn)>,
     /// The shortest period that was ever set.
     period: u64,
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Has the `ProcessActor` process its messages.
+    /// Processes the messages to the `ProcessActor`, like that actor. The acceptance of launches is reported if `heard`.
     fn deliver(&mut self, heard: bool) {
         for told in std::mem::take(&mut self.bench.told) {
             match told {
@@ -213,14 +213,14 @@ impl World {
         }
     }
 
-    /// Removes the records of processes that have ended and are known to the `LeaseActor`.
+    /// Removes the records of processes that have ended and whose launch was reported to the `LeaseActor`.
     fn prune(&mut self) {
         let is_early = self.bench.fault == Some(Fault::RemovedEarly);
         let stays = |record: &Record| record.end.is_none() || !record.watched && !is_early;
         self.records.retain(|_, record| stays(record));
     }
 
-    /// Requests a pass with a command, as a caller: a whole pass must begin after the request.
+    /// Requests a pass with a command. A whole pass must begin after the request.
     fn run(&mut self, lease: u8, no_delay: bool) {
         let name = Self::name(lease);
         let reply = self.bench.say(Message::Request(Box::new(Requesting {
@@ -294,7 +294,7 @@ impl World {
         self.look();
     }
 
-    /// Withdraws the request that is next, as its client. Requests that rely on its pass stay.
+    /// Withdraws the request that is next, as its client would. Other requests that rely on its pass must still be served.
     fn withdraw(&mut self, lease: u8) {
         let name = Self::name(lease);
         let next = self.lease(&name).and_then(|it| it.next);
@@ -337,7 +337,7 @@ impl World {
         self.tell_if_gone(id);
     }
 
-    /// Rebuilds the machine from its log, and checks that the result is the same.
+    /// Rebuilds the machine from the latest snapshot and the log, and checks that the result is the same.
     fn reload(&mut self) {
         let replayed = self.bench.replayed();
         assert_eq!(replayed.digest(), self.bench.machine.digest());
@@ -449,7 +449,7 @@ proptest! {
     }
 }
 
-/// Checks that this fault is caught by the assertion whose text contains `by`.
+/// Checks that the assertion whose text contains `by` catches this fault.
 fn caught(fault: Fault, by: &str) {
     let mut runner = TestRunner::deterministic();
     let mut said = Vec::new();
