@@ -104,7 +104,8 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Runs the keeper of this data directory until nothing is left to keep. The standard streams are closed as soon as it listens, so the
+/// Runs the keeper of this data directory until it has held nothing for a while. `resumption` has the descriptors that a previous program
+/// of the same process left open, if it was replaced by this one. The standard streams are closed as soon as the keeper listens, so the
 /// process that started it can wait for that.
 ///
 /// # Errors
@@ -167,7 +168,7 @@ fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keepe
     let (attempts, log) = restore(data)?;
     let keeper = Keeper::new(files, signals, attempts, log);
     let mut keeper = keeper.map_err(failed("create an epoll instance"))?;
-    // State that is not in the log may be lost: parcels, and the outcomes of launches in progress.
+    // If this fails, the keeper continues without the state that is not in the log: parcels, and the outcomes of launches in progress.
     if let Ok(state) = inherited(resumption.state)
         && let Ok(carried) = Carried::read(state)
     {

@@ -21,7 +21,7 @@ const STARTING_MAX: usize = 256;
 const INTRODUCTION_MS: u64 = 10_000;
 /// The pause after a failure to accept a connection, in milliseconds.
 const PAUSE_MS: u64 = 1000;
-/// How long a keeper stays after it holds nothing, in milliseconds.
+/// How long a keeper keeps running once it holds nothing, in milliseconds.
 const IDLE_MS: u64 = 1000;
 
 impl Keeper {
@@ -114,8 +114,8 @@ impl Keeper {
         self.poll.set(client, Source::Client(number), interest);
     }
 
-    /// Returns whether launches are suspended for now. Only the coordinator may be kept waiting, because it is served again after every
-    /// event.
+    /// Returns whether requests of this client must wait because too many children have not executed their programs yet. Only the
+    /// coordinator may be kept waiting, because it is served again after every event.
     fn waits_for_starts(&self, number: u32) -> bool {
         self.coordinator == Some(number) && self.starting.len() >= STARTING_MAX
     }
@@ -148,7 +148,7 @@ impl Keeper {
     fn part(&mut self, number: u32, client: &Client) {
         self.poll.remove(client);
         if let Role::Giver { ticket, .. } = client.role {
-            // A reader of the parcel's streams is waiting for them to be closed.
+            // This also closes the parcel's streams: a process at their other end may be waiting for that.
             drop(self.parcels.take(ticket));
         }
         if self.coordinator == Some(number) {

@@ -12,8 +12,8 @@ use std::path::{Component, Path, PathBuf};
 const DEPTH_MAX: u32 = 64;
 
 /// Returns the control group below which this process can create others, or `None` if there is none. That is its own group, or the parent
-/// group if that is delegated to it. The kernel must be able to kill a group (5.14). A version 2 hierarchy mounted beside version 1 is
-/// enough, even without controllers.
+/// group if that is delegated to it. The kernel must be able to kill a group (5.14). A version 2 hierarchy mounted alongside version 1
+/// is enough, even without controllers.
 pub fn writable() -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
@@ -90,7 +90,7 @@ pub fn kill(path: &Path) -> io::Result<bool> {
     Ok(absent_is_none(written)?.is_some())
 }
 
-/// Returns whether a process lives in the group or below it; `false` if the group does not exist.
+/// Returns whether there is a process in the group or below it; `false` if the group does not exist.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -118,7 +118,7 @@ pub fn procs(path: &Path) -> io::Result<Vec<u32>> {
 /// Removes the group and its descendants, from the bottom up. Succeeds if the group does not exist.
 ///
 /// # Errors
-/// Returns `ResourceBusy` if a process lives in one of them, else the underlying I/O error.
+/// Returns `ResourceBusy` if there is a process in one of them, else the underlying I/O error.
 pub fn remove(path: &Path) -> io::Result<()> {
     // Few groups have children, and looking for them costs more than attempting the removal.
     if absent_is_none(fs::remove_dir(path)).is_ok() {

@@ -26,7 +26,7 @@ pub struct Bound {
 /// Returns the errors of [`create`].
 pub fn create_giving(base: &Path, name: &str) -> io::Result<std::path::PathBuf> {
     let path = create(base, name)?;
-    // Either call may fail; then nothing has changed, and memory is bounded in other ways.
+    // If either call fails, the memory of groups cannot be limited, and only the limits of each process apply.
     drop(give_out(base));
     drop(give_out(&path));
     Ok(path)
@@ -39,7 +39,7 @@ pub fn is_given_out(group: &Path) -> bool {
 }
 
 /// Limits the memory of a group to `most` bytes, swap included; on reaching it, all processes of the group are killed. Returns whether the
-/// group has the controller, so that the limit is in force.
+/// group has the controller, that is, whether the limit is in force.
 ///
 /// # Errors
 /// Returns the underlying I/O error.

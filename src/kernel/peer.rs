@@ -18,7 +18,7 @@ pub enum Peer {
     Inode(u64),
     /// It has ended and been reaped.
     Gone,
-    /// Unknown: the kernel is too old to report it.
+    /// Unknown: the kernel is too old to report it, or the query failed.
     Untold,
 }
 
