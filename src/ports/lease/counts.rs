@@ -1,4 +1,4 @@
-//! The counts reported by a pass: the last line of its output of the form `{"counts": {…}}`.
+//! The counts reported by a pass (one run of a lease's command): the last line of its output of the form `{"counts": {…}}`.
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;

@@ -3,7 +3,7 @@
 use crate::clock::Date;
 use serde_json::Value;
 
-/// Parses a date: seconds since the Unix epoch, or text such as `2026-01-31T12:00:00.5+01:00`.
+/// Parses a date: seconds since the Unix epoch, or text such as `2026-01-31T12:00:00.5+01:00`; `None` if the value is neither.
 pub(super) fn date(value: &Value) -> Option<Date> {
     match value {
         Value::Number(seconds) => of_seconds(seconds.as_f64()?),

@@ -59,7 +59,7 @@ impl PidFiles {
     pub(super) fn remove(&mut self, dir: &Path) {
         let path = dir.join(NAME);
         if let Some((run, number)) = self.run.as_ref().zip(self.free.pop()) {
-            // The directory does not exist if all processes so far have theirs elsewhere.
+            // The directory does not exist if all processes so far have their directories elsewhere.
             drop(DirBuilder::new().recursive(true).mode(0o700).create(run));
             if std::fs::rename(&path, spare(run, number)).is_ok() {
                 return self.spare.push(number);

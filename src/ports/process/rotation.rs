@@ -18,11 +18,12 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The maximum number of times that a file is checked for new output before it is truncated.
 const LOOKS: u32 = 8;
 
-/// How much a rotation removed, and whether output may have been lost.
+/// The result of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotated {
+    /// The number of bytes removed from the file.
     pub(super) bytes: u64,
-    /// Whether the file was truncated because its beginning could not be removed.
+    /// Whether the file was truncated because its beginning could not be removed. Some output may then have been lost.
     pub(super) is_cut: bool,
 }
 
