@@ -221,7 +221,7 @@ impl Attempts {
         Some(exited)
     }
 
-    /// Returns the attempt that a child belongs to.
+    /// Returns the attempt that a child belongs to, if any.
     pub(crate) fn of_child(&self, pid: u32) -> Option<ProcessId> {
         self.children.get(&pid).copied()
     }

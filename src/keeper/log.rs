@@ -106,7 +106,7 @@ fn contents(file: &mut impl Read) -> io::Result<Contents> {
     Ok(found)
 }
 
-/// Reads the next 64 bytes. A torn record at the end is padded with zeroes, and its checksum will not match.
+/// Reads the next record, undecoded; `None` at the end. A torn record at the end is padded with zeroes, and its checksum will not match.
 fn next(file: &mut impl Read) -> io::Result<Option<[u8; LENGTH]>> {
     let mut bytes = [0; LENGTH];
     let mut rest = bytes.as_mut_slice();

@@ -69,7 +69,7 @@ pub enum Request {
     },
 }
 
-/// Leaves out a flag that is off, so that an older peer can read a request that does not use it.
+/// Returns whether a flag is off. It is then left out, so that an older peer can read a request that does not use it.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"

@@ -53,7 +53,7 @@ pub enum KeeperError {
     },
     /// This program already has several threads. A new process would inherit their locks, which would stay locked forever.
     #[error(
-        "a keeper must have one thread, and this program has started others: become a keeper first in main"
+        "a keeper must have one thread, but this program has already started others: call run_if_asked first in main"
     )]
     Threads,
     /// The log cannot be used.
@@ -270,7 +270,7 @@ fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a control group below our own, for the groups of attempts.
+/// Creates a control group for the groups of attempts, below our own; `None` if that is not possible.
 fn groups(data: &Path) -> Option<PathBuf> {
     let base = cgroup::writable()?;
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());

@@ -72,7 +72,8 @@ impl Keeper {
             .set(&self.files.listener, Source::Listener, interest);
     }
 
-    /// Handles requests of a client while it keeps reading the answers.
+    /// Handles the requests of a client and sends the answers, until no whole request is left or too much output is waiting. Closes the
+    /// connection if it is finished.
     pub(super) fn serve(&mut self, number: u32) {
         let Some(mut client) = self.clients.remove(&number) else {
             return;

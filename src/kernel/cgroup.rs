@@ -12,8 +12,8 @@ use std::path::{Component, Path, PathBuf};
 const DEPTH_MAX: u32 = 64;
 
 /// Returns the control group below which this process can create others, or `None` if there is none. That is its own group, or the parent
-/// group if that is delegated to it. The kernel must be able to kill a group (5.14). A version 2 hierarchy mounted alongside version 1
-/// is enough, even without controllers.
+/// group if that is delegated to it. The kernel must be able to kill a group (Linux 5.14). A version 2 hierarchy mounted alongside version
+/// 1 is enough, even without controllers.
 pub fn writable() -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
@@ -210,7 +210,8 @@ fn mounted(text: &[u8]) -> Vec<Mount> {
     lines.filter_map(mount).collect()
 }
 
-/// Parses one line: number, parent, device, root, point, options, optional fields, `-`, type, source, options.
+/// Parses one line: number, parent, device, root, point, options, optional fields, `-`, type, source, options. Returns `None` if it is not
+/// a mount of version 2.
 fn mount(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -246,7 +247,7 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Parses our version 2 group from `/proc/self/cgroup`: the line of hierarchy 0.
+/// Parses our version 2 group from `/proc/self/cgroup`, which is in the line of hierarchy 0; `None` if there is no such line.
 fn own_group(text: &[u8]) -> Option<PathBuf> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let own = lines.find_map(|line| line.strip_prefix(b"0::"))?;

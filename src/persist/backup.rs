@@ -72,7 +72,7 @@ pub fn copy(
     })
 }
 
-/// Returns the newest sealed snapshot, based on the seals alone.
+/// Returns the newest sealed snapshot, based on the seals alone; `None` if no slot has a valid seal.
 fn newest(disk: &dyn Disk) -> Result<Option<(SlotId, Seal)>, PersistError> {
     let mut newest: Option<(SlotId, Seal)> = None;
     for slot in SlotId::ALL {

@@ -527,7 +527,8 @@ impl<'d> Reader<'d> {
         } else {
             segment::read_header(file.as_ref(), ordinal).map_err(PersistError::io("read", name))?
         };
-        let len = usize::try_from(len.min(SEGMENT_BYTES_MAX)).expect("segments fit in memory");
+        let len =
+            usize::try_from(len.min(SEGMENT_BYTES_MAX)).expect("a usize has at least 32 bits");
         Ok((judged, Window::new(file, len)))
     }
 

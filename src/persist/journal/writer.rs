@@ -144,7 +144,7 @@ impl Writer {
             let bytes = batch
                 .bytes_from(start)
                 .get(..end - start)
-                .expect("frames are whole");
+                .expect("the batch contains whole frames");
             self.put(bytes)?;
             start = end;
         }

@@ -32,7 +32,7 @@ pub struct Page {
     pub content: Vec<u8>,
 }
 
-/// Describes what a snapshot holds. It is stored in the snapshot as the page of the node.
+/// The description of a snapshot's content, stored in the snapshot as the page of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The last entry when the snapshot was begun: the snapshot covers every entry up to this one, of every actor.
@@ -76,7 +76,7 @@ impl Page {
         &self,
         mut item: impl FnMut(&[u8], &[u8]) -> Result<(), PersistError>,
     ) -> Result<(), PersistError> {
-        let len = u32::try_from(self.content.len()).expect("pages are bounded");
+        let len = u32::try_from(self.content.len()).expect("a page is smaller than 4 GiB");
         let mut frame = Vec::with_capacity(HEADER_BYTES + self.content.len());
         frame.extend_from_slice(&[0; 4]);
         frame.extend_from_slice(&len.to_le_bytes());

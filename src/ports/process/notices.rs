@@ -218,7 +218,7 @@ impl Notices {
         each.collect()
     }
 
-    /// Returns when `time_has_come` must be called next.
+    /// Returns when `time_has_come` must be called next; `None` if it need not be called.
     pub(super) fn next(&self) -> Option<u64> {
         let each = self.expected.values();
         let times = each.flat_map(|it| [it.beats_by, it.words.next_at()]);
@@ -248,7 +248,7 @@ impl Notices {
     }
 
     /// Returns the address to which a process sends notices. `is_another` is whether it runs as another user, who may have no access to the
-    /// data directory.
+    /// data directory. Returns `None` if there is no socket.
     fn address(&self, is_another: bool) -> Option<Vec<u8>> {
         let data = self.data.as_ref()?;
         let path = || {

@@ -130,7 +130,7 @@ impl Drop for Thread {
 #[cfg(any(feature = "http", feature = "replay"))]
 use crate::ports::process::hook::read;
 
-/// Without a JSON parser, records cannot be read.
+/// Reports that the output cannot be read: there is no JSON parser in this build.
 #[cfg(not(any(feature = "http", feature = "replay")))]
 fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
     use crate::actors::process::{HookOutput, Warning};

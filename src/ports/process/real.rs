@@ -160,12 +160,12 @@ impl<R: FnMut(Message)> Real<R> {
         })
     }
 
-    /// Returns the process with this epoll token, and removes the token, since epoll reports it only once.
+    /// Returns the process with this epoll token, if any, and removes the token, since epoll reports it only once.
     pub(super) fn watched(&mut self, token: u64) -> Option<ProcessId> {
         self.watched.remove(&token)
     }
 
-    /// Returns the process whose control group has this epoll token.
+    /// Returns the process whose control group has this epoll token, if any.
     pub(super) fn emptied(&self, token: u64) -> Option<ProcessId> {
         self.emptying.of(token)
     }
@@ -342,7 +342,7 @@ impl<R: FnMut(Message)> Real<R> {
         Leak { holders }
     }
 
-    /// Returns the directory of a process that was launched.
+    /// Returns the directory of a launched process; `None` without a data directory.
     fn run_dir(&self, id: ProcessId, own: Option<&Bytes>) -> Option<PathBuf> {
         Some(run_dir(self.place.data.as_ref()?, id, own))
     }

@@ -91,7 +91,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         (of_leader == Some(sender.user)).then_some(named)
     }
 
-    /// Returns the record whose leader has this PID.
+    /// Returns the record whose leader has this PID, if any.
     fn leads(&self, pid: u32) -> Option<ProcessId> {
         let has_its_pid = |identity: &crate::actors::process::Identity| identity.pid == pid;
         let mut attempts = self.attempts.iter();

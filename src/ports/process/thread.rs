@@ -151,7 +151,7 @@ impl Keeping {
         self.0.place.faults.as_ref()
     }
 
-    /// Returns the path of the keeper's socket, if there can be a keeper.
+    /// Returns the path of the keeper's socket; `None` without a data directory, because there is no keeper then.
     pub fn socket(&self) -> Option<PathBuf> {
         let data = self.0.place.data.as_ref()?;
         Some(data.join(crate::keeper::SOCKET))

@@ -42,7 +42,7 @@ impl Groups {
         group.is_dir().then_some(group)
     }
 
-    /// Returns the attempt whose control group contains a process.
+    /// Returns the attempt whose control group contains a process, if any.
     pub(super) fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
         let base = self.base.as_ref()?;
         let group = cgroup::of(pid)?;
@@ -203,7 +203,7 @@ fn attributed(pid: u32, id: ProcessId) -> Option<bool> {
     Some(id_in_environment(pid)? == id.to_string().into_bytes())
 }
 
-/// Returns the record named in the environment of a process.
+/// Returns the record named in the environment of a process, if any.
 pub(super) fn named(pid: u32) -> Option<ProcessId> {
     String::from_utf8(id_in_environment(pid)?)
         .ok()?

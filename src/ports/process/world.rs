@@ -100,7 +100,8 @@ pub trait World {
     /// contain the PID file of the next process of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
-    /// Describes the missing interpreter of a program that exists although the kernel reports it as missing.
+    /// Describes the missing interpreter of a program that exists although the kernel reports it as missing; `None` if the program itself
+    /// is missing.
     fn lacks(&mut self, _launch: &Launch) -> Option<String> {
         None
     }
