@@ -72,7 +72,7 @@ pub fn arguments(data: &Path) -> Vec<OsString> {
 }
 
 /// Becomes a keeper if this program was started with the arguments of [`arguments`]. Must be called first in `main`, before any thread is
-/// started. If it returns an exit code, the program should exit with it.
+/// started. Returns the code with which the program should then exit, or `None` if it was started with other arguments.
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {

@@ -21,7 +21,7 @@ pub fn writable() -> Option<PathBuf> {
     let found = mounted(&mounts);
     let path = found.into_iter().find_map(|mount| mount.place(&own))?;
     // A group that contains processes cannot enable controllers for its children, so systemd's `DelegateSubgroup=` puts us in a subgroup of
-    // the delegated one.
+    // the delegated one. Therefore the parent is tried first.
     let above = path.parent().filter(|above| is_delegated(above));
     above.and_then(tried).or_else(|| tried(&path))
 }
@@ -78,7 +78,7 @@ pub fn of(pid: u32) -> Option<PathBuf> {
     found.into_iter().find_map(|mount| mount.place(&own))
 }
 
-/// Kills all processes in the group and below it together. Returns whether the group existed.
+/// Kills all processes in the group and its descendants in one step. Returns whether the group existed.
 ///
 /// # Errors
 /// Returns the underlying I/O error.

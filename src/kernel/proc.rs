@@ -138,7 +138,7 @@ pub fn made() -> io::Result<u64> {
     made.ok_or(io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Reads `/proc/PID/stat` of this process.
+/// Reads `/proc/PID/stat`; `None` if no process has this PID.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or is not in the documented format.

@@ -1,4 +1,4 @@
-//! Persistence: the journal and the snapshots. Handles bytes, sequence numbers and disks, and knows nothing about actors.
+//! Persistence: the journal and the snapshots. Handles bytes, sequence numbers and disks, and does not depend on any actor.
 //!
 //! | file | holds |
 //! |---|---|

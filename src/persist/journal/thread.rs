@@ -217,7 +217,7 @@ impl Journal {
 }
 
 impl JournalThread {
-    /// Has the thread write and sync its pending batches, and waits for it to end.
+    /// Stops the thread: it writes and syncs its pending batches first. Waits for it to end.
     ///
     /// # Errors
     /// Returns the error for which the journal failed, if it did.

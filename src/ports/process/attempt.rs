@@ -80,7 +80,7 @@ impl<H> Attempt<H> {
 
     /// Returns the name of the service that the attempt belongs to, if any.
     fn service(&self) -> Option<String> {
-        // Determined by the directory of its files: only the coordinator sets that, but a client may set an environment.
+        // Determined by the directory of its files, which only the coordinator can set. A client may set environment variables.
         let dir = self
             .run_dir
             .as_ref()?

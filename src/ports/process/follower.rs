@@ -28,7 +28,7 @@ pub struct Follower<W: World> {
     pub(super) world: W,
     pub(super) link: Link,
     pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
-    /// The attempts of the keeper, and whether it will report how each ends. It does not for those launched by an earlier keeper.
+    /// The attempts that the keeper holds, and whether it will report how each ends. It does not if an earlier keeper launched the attempt.
     pub(super) held: BTreeMap<ProcessId, bool>,
     /// Running processes of the keeper that no action of the actor has named.
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
