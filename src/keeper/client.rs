@@ -183,7 +183,7 @@ impl Client {
         self.output.len() >= OUTPUT_MAX || answers >= ANSWERS_MAX
     }
 
-    /// Returns whether to wait until the socket is readable, and until it is writable.
+    /// Returns whether to wait until the socket is readable, and whether to wait until it is writable.
     pub(crate) fn interest(&self) -> (bool, bool) {
         let reads = !self.is_choked() && !matches!(self.role, Role::Done);
         (reads, !self.output.is_empty())

@@ -200,7 +200,7 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     Ok((attempts, log))
 }
 
-/// Returns whether this process is our child, rather than an adopted orphan that has reused its PID.
+/// Returns whether a started process is our child. Its PID may have been reused by an adopted orphan, which is also a child of ours.
 fn is_ours(started: &Started) -> bool {
     if started.namespace != host::namespace() || !wait::is_child(started.pid) {
         return false;

@@ -311,9 +311,9 @@ fn distance(synced: u64, offset: u64) -> u32 {
 /// Ends the log at `offset` of a segment: only zeros follow, and no later segment.
 ///
 /// If the previous process was killed, the bytes after `synced` may still be only in memory; and if its last sync failed, the operating
-/// system may have marked them as clean without writing them. The writer counts these bytes as synced, so they are written again and synced here. The order
-/// of the steps matters: a crash in between must leave a log that ends in the same position. So a later segment with parts of a cut record
-/// is zeroed before this one loses the mark that points to it, and removed only afterwards.
+/// system may have marked them as clean without writing them. The writer counts these bytes as synced, so they are written again and synced
+/// here. The order of the steps matters: a crash in between must leave a log that ends in the same position. So a later segment with parts
+/// of a cut record is zeroed before this one loses the mark that points to it, and removed only afterwards.
 pub(crate) fn cut(
     disk: &dyn Disk,
     (ordinal, offset): (u64, u64),

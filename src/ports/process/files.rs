@@ -186,7 +186,7 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
-/// Returns the key for the secrets of processes. If there is none, stores `fresh` as the key.
+/// Returns the key for the secrets of processes. If there is no valid one, stores `fresh` as the key.
 ///
 /// # Errors
 /// Returns an error if the key can be neither read nor written.

@@ -34,7 +34,8 @@ pub struct Follower<W: World> {
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
     /// The attempts that actions have named since the last census.
     stated: BTreeSet<ProcessId>,
-    /// The attempts named before the last census, until the keeper has reported all its attempts. It may then forget all others.
+    /// The attempts named before the last census, until the keeper has reported all its attempts. The keeper may then forget all
+    /// others.
     census: Option<BTreeSet<ProcessId>>,
     /// Whether a census has been taken. A launch requested before the first census may also have been requested before a restart.
     counted: bool,

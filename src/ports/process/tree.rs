@@ -135,7 +135,7 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
     };
     let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
     let same = same && (pid != leader.pid || is_process(pid, leader)?);
-    // The PID was held throughout, so it belonged to the same process all the time.
+    // If the process still holds its PID now, what was just read by PID is about this process.
     if same && pidfd.is_held()? {
         pidfd.signal(signal)?;
     }
