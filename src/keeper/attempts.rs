@@ -164,7 +164,7 @@ impl Attempts {
         self.held.get(&attempt)?.report(attempt)
     }
 
-    /// Returns the first attempt after this one, in order of id.
+    /// Returns the attempt after this one in order of id, or the first of all if `attempt` is `None`.
     pub(crate) fn after(&self, attempt: Option<ProcessId>) -> Option<ProcessId> {
         let from = attempt.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.held.range((from, Bound::Unbounded));
@@ -221,7 +221,7 @@ impl Attempts {
         Some(exited)
     }
 
-    /// Returns the attempt that a child belongs to.
+    /// Returns the attempt that a child belongs to, if any.
     pub(crate) fn of_child(&self, pid: u32) -> Option<ProcessId> {
         self.children.get(&pid).copied()
     }

@@ -13,7 +13,7 @@ use crate::kernel::spawn::Outcome;
 use crate::kernel::wait::{self, ChildExit, Children};
 use std::io;
 
-/// The number of children reaped before other events are served.
+/// The maximum number of children reaped before other events are served.
 const REAPED_MAX: usize = 1024;
 
 impl Keeper {
@@ -51,7 +51,7 @@ impl Keeper {
             return Err((step::LOG, error.raw_os_error().unwrap_or(0)));
         }
         self.attempts.start(started);
-        // A process killed meanwhile reports its end like any other.
+        // If the process was killed meanwhile, it is reaped like any other.
         if let Ok(outcome) = spawned.release() {
             self.follow(started.pid, outcome);
         } else {
@@ -71,7 +71,7 @@ impl Keeper {
         self.attempts.fail(attempt, step, errno);
     }
 
-    /// Waits for a child to execute its program.
+    /// Starts watching whether a child executes its program.
     pub(super) fn follow(&mut self, pid: u32, outcome: Outcome) {
         // If the descriptor cannot be polled, the end of the child is still noticed.
         drop(self.poll.add(&outcome, Source::Starting(pid)));
@@ -79,7 +79,7 @@ impl Keeper {
         self.note_start(pid);
     }
 
-    /// Checks whether a child has executed its program.
+    /// Checks whether a child has executed its program or has failed to, and records that.
     pub(super) fn note_start(&mut self, pid: u32) {
         let Some(outcome) = self.starting.get_mut(&pid) else {
             return;
@@ -103,7 +103,7 @@ impl Keeper {
         self.change(attempt);
     }
 
-    /// Reaps children that have ended, including orphaned descendants.
+    /// Reaps children that have ended, including orphaned descendants. Returns whether there are other children.
     pub(super) fn reap(&mut self) -> io::Result<Children> {
         for _ in 0..REAPED_MAX {
             match wait::reap()? {
@@ -140,7 +140,7 @@ impl Keeper {
         }
     }
 
-    /// Forgets those of `attempts` that are not running.
+    /// Forgets those of `attempts` that are not running, and removes their control groups.
     pub(super) fn forget(&mut self, attempts: &[ProcessId]) {
         let mut forgotten = Vec::new();
         for attempt in attempts {

@@ -60,7 +60,7 @@ enum Walk {
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     walk: Walk,
-    /// Whether `Told` is sent at the end of the walk.
+    /// Whether [`Report::Told`] is sent when the report of all attempts is complete.
     tells: bool,
     /// Attempts that were asked about; they are reported even if unknown.
     answers: VecDeque<ProcessId>,
@@ -183,7 +183,7 @@ impl Client {
         self.output.len() >= OUTPUT_MAX || answers >= ANSWERS_MAX
     }
 
-    /// Returns whether to wait until the socket is readable, and until it is writable.
+    /// Returns whether to wait until the socket is readable, and whether to wait until it is writable.
     pub(crate) fn interest(&self) -> (bool, bool) {
         let reads = !self.is_choked() && !matches!(self.role, Role::Done);
         (reads, !self.output.is_empty())
@@ -234,7 +234,8 @@ impl Client {
         }
     }
 
-    /// Takes the next request, with its length in bytes; `None` if it has not arrived completely.
+    /// Takes the next request, with its length in bytes; `None` if it has not arrived completely. Returns a description of the problem if
+    /// the request is invalid.
     pub(crate) fn take(&mut self) -> Result<Option<(Request, usize)>, String> {
         match frame::front(&self.input) {
             Front::Whole(request, length) => {

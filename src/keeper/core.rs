@@ -66,7 +66,7 @@ pub(crate) struct Keeper {
     writes_at: u64,
     /// Whether some children may have ended.
     pub(super) reaps: bool,
-    /// When the keeper began to hold nothing, and how long it stays after that, in milliseconds.
+    /// When the keeper began to hold nothing, and how long it keeps running after that, in milliseconds.
     idle_since: Option<u64>,
     pub(super) idle_ms: u64,
     is_over: bool,
@@ -96,7 +96,7 @@ impl Keeper {
             starting: BTreeMap::new(),
             accepts_at: None,
             writes_at: 0,
-            // A child may have ended while another program ran in this process.
+            // After an upgrade, a child may have ended while the previous program still ran in this process.
             reaps: true,
             idle_since: None,
             idle_ms: FIRST_IDLE_MS,
@@ -104,7 +104,7 @@ impl Keeper {
         })
     }
 
-    /// Runs until there is nothing left to keep.
+    /// Runs until the keeper has held nothing for a while, or receives a request to terminate when no child is alive.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         while !self.is_over {
             for happening in self.poll.wait(self.patience())? {
@@ -168,7 +168,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Does the work that follows the events of this round, and whatever has become due.
+    /// Does the work that follows the events of each round: serves the coordinator, enforces time limits, and rewrites an incomplete log.
     fn settle(&mut self) {
         let now = now();
         if let Some(number) = self.coordinator {

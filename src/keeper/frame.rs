@@ -36,7 +36,7 @@ pub(crate) fn front(bytes: &[u8]) -> Front {
     }
 }
 
-/// Appends a message as a frame. Messages of the keeper are short.
+/// Appends a message as a frame. Its length is not checked: reports are always short, and [`framed`] checks requests.
 pub(crate) fn put(message: &impl Serialize, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend([0; 4]);

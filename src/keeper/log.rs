@@ -106,7 +106,7 @@ fn contents(file: &mut impl Read) -> io::Result<Contents> {
     Ok(found)
 }
 
-/// Reads the next 64 bytes. A torn record at the end is padded with zeroes, and its checksum will not match.
+/// Reads the next record, undecoded; `None` at the end. A torn record at the end is padded with zeroes, and its checksum will not match.
 fn next(file: &mut impl Read) -> io::Result<Option<[u8; LENGTH]>> {
     let mut bytes = [0; LENGTH];
     let mut rest = bytes.as_mut_slice();
@@ -164,7 +164,8 @@ impl Log {
         }
     }
 
-    /// Appends an intent if space can be reserved for all records that follow from it and from the other `held` attempts.
+    /// Appends an intent, after reserving space for all records that will follow from it and from the `held` other attempts. Returns an
+    /// error if space cannot be reserved.
     pub(crate) fn intend(&mut self, intent: Record, held: usize) -> io::Result<()> {
         let held = u64::try_from(held).unwrap_or(u64::MAX).saturating_add(1);
         if self.end().saturating_add(room_for(held)) > self.room {
@@ -207,7 +208,7 @@ impl Log {
         self.is_behind
     }
 
-    /// Returns whether most records concern attempts that are forgotten.
+    /// Returns whether the log is long and most of its records concern attempts that are forgotten.
     pub(crate) fn is_mostly_past(&self, held: usize) -> bool {
         let needed = u32::try_from(held).unwrap_or(u32::MAX).saturating_mul(2);
         self.records >= COMPACTED_FROM && needed < self.records / 2

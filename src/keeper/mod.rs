@@ -11,7 +11,7 @@
 //! | `poll.rs` | the events that a keeper waits for |
 //! | `attempts.rs` | the attempts that a keeper holds: running and ended |
 //! | `record.rs` `log.rs` | the attempts on disk |
-//! | `launch.rs` | from a request to a process |
+//! | `launch.rs` | turning a launch request into a process |
 //! | `parcels.rs` | environments and streams handed over by clients |
 //! | `client.rs` | a connection, and the reports waiting to be sent on it |
 //! | `upgrade.rs` `succession.rs` | replacing the program of a running keeper, with everything that it holds |

@@ -75,7 +75,7 @@ impl Parcels {
         self.0.push(waiting);
     }
 
-    /// Takes the parcel with this ticket for its launch.
+    /// Takes the parcel with this ticket for its launch; `None` if there is none.
     pub(crate) fn take(&mut self, ticket: u128) -> Option<Waiting> {
         let place = self.0.iter().position(|waiting| waiting.ticket == ticket)?;
         Some(self.0.swap_remove(place))

@@ -19,7 +19,7 @@ pub(crate) enum Source {
     Starting(u32),
 }
 
-/// An event.
+/// An event at one of the sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Happening {
     pub(crate) source: Source,
@@ -75,7 +75,7 @@ impl Poll {
         )?)
     }
 
-    /// Changes the events waited for on `fd`: reading, writing, both or neither. `fd` was added before, so this cannot fail.
+    /// Changes the events waited for on `fd`: reading, writing, both or neither. Cannot fail, because `fd` was added before.
     pub(crate) fn set(&self, fd: impl AsFd, source: Source, (reads, writes): (bool, bool)) {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, reads);
@@ -88,7 +88,7 @@ impl Poll {
         let _there = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits for events, at most `seconds` if given.
+    /// Waits for events, for at most `seconds`; indefinitely if that is `None`. Returns no events if the time is up.
     pub(crate) fn wait(&mut self, seconds: Option<i64>) -> io::Result<Vec<Happening>> {
         let limit = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
         let place = rustix::buffer::spare_capacity(&mut self.events);

@@ -17,7 +17,7 @@ pub const FRAME_BYTES_MAX: usize = 4 << 20;
 /// The maximum number of attempts that a keeper holds, including those that have ended and are not yet forgotten.
 pub const ATTEMPTS_MAX: usize = 1 << 17;
 
-/// The maximum time a parcel waits for its launch, in seconds.
+/// The maximum time a parcel waits for its launch, in seconds, unless it waits until its connection closes.
 pub const PARCEL_SECONDS: u64 = 60;
 
 /// The maximum number of parcels waiting at a time.
@@ -69,7 +69,7 @@ pub enum Request {
     },
 }
 
-/// Leaves out a flag that is off, so that an older peer can read a request that does not use it.
+/// Returns whether a flag is off. It is then left out, so that an older peer can read a request that does not use it.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
@@ -99,7 +99,7 @@ pub struct Launch {
     pub argv: Vec<Bytes>,
     /// The working directory.
     pub dir: Bytes,
-    /// Its environment, as `NAME=VALUE`. With a parcel, these are added to the parcel's and override it.
+    /// Its environment, as `NAME=VALUE`. If there is a parcel, these variables are added to the parcel's and override them.
     pub env: Vec<Bytes>,
     /// The ticket of a parcel, which provides its streams, umask and limits.
     pub parcel: Option<u128>,
@@ -147,7 +147,7 @@ pub enum Report {
     },
     /// The attempt has ended.
     Exited(Exited),
-    /// The attempt is not known to this keeper.
+    /// The attempt is not held by this keeper.
     Absent {
         /// The attempt.
         attempt: ProcessId,

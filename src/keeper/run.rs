@@ -53,7 +53,7 @@ pub enum KeeperError {
     },
     /// This program already has several threads. A new process would inherit their locks, which would stay locked forever.
     #[error(
-        "a keeper must have one thread, and this program has started others: become a keeper first in main"
+        "a keeper must have one thread, but this program has already started others: call run_if_asked first in main"
     )]
     Threads,
     /// The log cannot be used.
@@ -72,7 +72,7 @@ pub fn arguments(data: &Path) -> Vec<OsString> {
 }
 
 /// Becomes a keeper if this program was started with the arguments of [`arguments`]. Must be called first in `main`, before any thread is
-/// started. If it returns an exit code, the program should exit with it.
+/// started. Returns the code with which the program should then exit, or `None` if it was started with other arguments.
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
@@ -104,7 +104,8 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Runs the keeper of this data directory until nothing is left to keep. The standard streams are closed as soon as it listens, so the
+/// Runs the keeper of this data directory until it has held nothing for a while. `resumption` has the descriptors that a previous program
+/// of the same process left open, if it was replaced by this one. The standard streams are closed as soon as the keeper listens, so the
 /// process that started it can wait for that.
 ///
 /// # Errors
@@ -167,7 +168,7 @@ fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keepe
     let (attempts, log) = restore(data)?;
     let keeper = Keeper::new(files, signals, attempts, log);
     let mut keeper = keeper.map_err(failed("create an epoll instance"))?;
-    // State that is not in the log may be lost: parcels, and the outcomes of launches in progress.
+    // If this fails, the keeper continues without the state that is not in the log: parcels, and the outcomes of launches in progress.
     if let Ok(state) = inherited(resumption.state)
         && let Ok(carried) = Carried::read(state)
     {
@@ -199,7 +200,7 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     Ok((attempts, log))
 }
 
-/// Returns whether this process is our child, rather than an adopted orphan that has reused its PID.
+/// Returns whether a started process is our child. Its PID may have been reused by an adopted orphan, which is also a child of ours.
 fn is_ours(started: &Started) -> bool {
     if started.namespace != host::namespace() || !wait::is_child(started.pid) {
         return false;
@@ -269,7 +270,7 @@ fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a control group below our own, for the groups of attempts.
+/// Creates a control group for the groups of attempts, below our own; `None` if that is not possible.
 fn groups(data: &Path) -> Option<PathBuf> {
     let base = cgroup::writable()?;
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());

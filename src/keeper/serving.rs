@@ -21,7 +21,7 @@ const STARTING_MAX: usize = 256;
 const INTRODUCTION_MS: u64 = 10_000;
 /// The pause after a failure to accept a connection, in milliseconds.
 const PAUSE_MS: u64 = 1000;
-/// How long a keeper stays after it holds nothing, in milliseconds.
+/// How long a keeper keeps running once it holds nothing, in milliseconds.
 const IDLE_MS: u64 = 1000;
 
 impl Keeper {
@@ -72,7 +72,8 @@ impl Keeper {
             .set(&self.files.listener, Source::Listener, interest);
     }
 
-    /// Handles requests of a client while it keeps reading the answers.
+    /// Handles the requests of a client and sends the answers, until no whole request is left or too much output is waiting. Closes the
+    /// connection if it is finished.
     pub(super) fn serve(&mut self, number: u32) {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
@@ -114,8 +115,8 @@ impl Keeper {
         self.poll.set(client, Source::Client(number), interest);
     }
 
-    /// Returns whether launches are suspended for now. Only the coordinator may be kept waiting, because it is served again after every
-    /// event.
+    /// Returns whether requests of this client must wait because too many children have not executed their programs yet. Only the
+    /// coordinator may be kept waiting, because it is served again after every event.
     fn waits_for_starts(&self, number: u32) -> bool {
         self.coordinator == Some(number) && self.starting.len() >= STARTING_MAX
     }
@@ -148,7 +149,7 @@ impl Keeper {
     fn part(&mut self, number: u32, client: &Client) {
         self.poll.remove(client);
         if let Role::Giver { ticket, .. } = client.role {
-            // A reader of the parcel's streams is waiting for them to be closed.
+            // This also closes the parcel's streams: a process at their other end may be waiting for that.
             drop(self.parcels.take(ticket));
         }
         if self.coordinator == Some(number) {

@@ -28,7 +28,7 @@ pub struct Resumption {
 }
 
 impl Resumption {
-    /// Parses the form used on the command line: `3,4,5`.
+    /// Parses the form used on the command line: `3,4,5`. Returns `None` if the text is not three numbers.
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(',').map(|number| number.parse::<i32>().ok());
         let found = Self {

@@ -12,8 +12,8 @@ use std::path::{Component, Path, PathBuf};
 const DEPTH_MAX: u32 = 64;
 
 /// Returns the control group below which this process can create others, or `None` if there is none. That is its own group, or the parent
-/// group if that is delegated to it. The kernel must be able to kill a group (5.14). A version 2 hierarchy mounted beside version 1 is
-/// enough, even without controllers.
+/// group if that is delegated to it. The kernel must be able to kill a group (Linux 5.14). A version 2 hierarchy mounted alongside version
+/// 1 is enough, even without controllers.
 pub fn writable() -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
@@ -21,7 +21,7 @@ pub fn writable() -> Option<PathBuf> {
     let found = mounted(&mounts);
     let path = found.into_iter().find_map(|mount| mount.place(&own))?;
     // A group that contains processes cannot enable controllers for its children, so systemd's `DelegateSubgroup=` puts us in a subgroup of
-    // the delegated one.
+    // the delegated one. Therefore the parent is tried first.
     let above = path.parent().filter(|above| is_delegated(above));
     above.and_then(tried).or_else(|| tried(&path))
 }
@@ -78,7 +78,7 @@ pub fn of(pid: u32) -> Option<PathBuf> {
     found.into_iter().find_map(|mount| mount.place(&own))
 }
 
-/// Kills all processes in the group and below it together. Returns whether the group existed.
+/// Kills all processes in the group and its descendants in one step. Returns whether the group existed.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -90,7 +90,7 @@ pub fn kill(path: &Path) -> io::Result<bool> {
     Ok(absent_is_none(written)?.is_some())
 }
 
-/// Returns whether a process lives in the group or below it; `false` if the group does not exist.
+/// Returns whether there is a process in the group or below it; `false` if the group does not exist.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -118,7 +118,7 @@ pub fn procs(path: &Path) -> io::Result<Vec<u32>> {
 /// Removes the group and its descendants, from the bottom up. Succeeds if the group does not exist.
 ///
 /// # Errors
-/// Returns `ResourceBusy` if a process lives in one of them, else the underlying I/O error.
+/// Returns `ResourceBusy` if there is a process in one of them, else the underlying I/O error.
 pub fn remove(path: &Path) -> io::Result<()> {
     // Few groups have children, and looking for them costs more than attempting the removal.
     if absent_is_none(fs::remove_dir(path)).is_ok() {
@@ -210,7 +210,8 @@ fn mounted(text: &[u8]) -> Vec<Mount> {
     lines.filter_map(mount).collect()
 }
 
-/// Parses one line: number, parent, device, root, point, options, optional fields, `-`, type, source, options.
+/// Parses one line: number, parent, device, root, point, options, optional fields, `-`, type, source, options. Returns `None` if it is not
+/// a mount of version 2.
 fn mount(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -246,7 +247,7 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Parses our version 2 group from `/proc/self/cgroup`: the line of hierarchy 0.
+/// Parses our version 2 group from `/proc/self/cgroup`, which is in the line of hierarchy 0; `None` if there is no such line.
 fn own_group(text: &[u8]) -> Option<PathBuf> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let own = lines.find_map(|line| line.strip_prefix(b"0::"))?;

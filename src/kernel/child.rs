@@ -17,7 +17,7 @@ const GATE: RawFd = 3;
 const OUTCOME: RawFd = 4;
 /// The first descriptor above those the child keeps.
 const REST: RawFd = 5;
-/// The exit code of a child that did not reach its program.
+/// The exit code of a child that could not execute its program.
 const NEVER_RAN: c_int = 127;
 /// The highest signal number.
 const SIGNAL_MAX: c_int = 64;
@@ -46,7 +46,7 @@ pub(in crate::kernel) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     all.chain([ptr::null()]).collect()
 }
 
-/// What a child needs to run its plan.
+/// The plan of a child, with the arrays and descriptors that the child needs to run it.
 pub(in crate::kernel) struct Life<'a> {
     pub(in crate::kernel) plan: &'a Plan,
     pub(in crate::kernel) strings: &'a Strings,
@@ -149,7 +149,8 @@ impl Life<'_> {
         if done { Ok(()) } else { Err(errno()) }
     }
 
-    /// Tries the paths in order. `EACCES` is remembered, and returned if no later path succeeds, as in shells.
+    /// Tries to execute the paths of the program in order. Returns only on failure, with the error number. As in shells, `EACCES` for one
+    /// path takes precedence over other paths that do not exist.
     fn execute(&self) -> c_int {
         let mut refused = None;
         let mut last = libc::ENOENT;
@@ -168,7 +169,7 @@ impl Life<'_> {
     }
 }
 
-/// Waits for one byte on the gate. If the pipe is closed instead, the parent has exited and this process must not run.
+/// Waits for one byte on the gate. If the pipe is closed instead, the parent has exited or abandoned this process, which must not run.
 fn wait_for_leave() {
     let mut byte = 0_u8;
     loop {

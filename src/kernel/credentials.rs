@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_datagram_comes_with_who_sent_it_and_is_cut_where_it_is_too_long() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("socket");
         let address = SocketAddrUnix::new(&path).expect("the path is short");
         let receiver = Receiver::bind(&address).expect("the socket is bound");

@@ -57,11 +57,11 @@ pub enum Tier {
 pub struct Abilities {
     /// Whether the kernel has pidfds (Linux 5.3).
     pub pidfds: bool,
-    /// Whether the inode of a pidfd is unique to its process (6.9).
+    /// Whether the inode of a pidfd is unique to its process (Linux 6.9).
     pub inodes: bool,
-    /// The type of file handle by which a process can be opened from that inode (6.14); `None` if it cannot.
+    /// The type of file handle by which a process can be opened from that inode (Linux 6.14); `None` if it cannot.
     pub handles: Option<i32>,
-    /// Whether a pidfd provides the exit status after the parent has reaped the process (6.15).
+    /// Whether a pidfd provides the exit status after the parent has reaped the process (Linux 6.15).
     pub exits: bool,
 }
 

@@ -53,7 +53,8 @@ pub fn describe(pid: u32, pidfd: &Pidfd) -> io::Result<Option<Identity>> {
     Ok(described(pid, pidfd)?.map(|(identity, _)| identity))
 }
 
-/// Returns the identity and the parent PID of one process, which held its PID before they were read and still holds it afterwards.
+/// Returns the identity and the parent PID of a process that held its PID before they were read and still holds it afterwards; otherwise
+/// `None`.
 fn described(pid: u32, pidfd: &Pidfd) -> io::Result<Option<(Identity, u32)>> {
     let inode = pidfd.inode()?;
     let Some(stat) = proc::stat(pid)? else {

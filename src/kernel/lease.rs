@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_file_is_written_as_long_as_somebody_has_it_open_for_that() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("file");
         let writer = File::create(&path).expect("the file is created");
         let reader = File::open(&path).expect("the file exists");

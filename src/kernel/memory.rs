@@ -26,7 +26,7 @@ pub struct Bound {
 /// Returns the errors of [`create`].
 pub fn create_giving(base: &Path, name: &str) -> io::Result<std::path::PathBuf> {
     let path = create(base, name)?;
-    // Either call may fail; then nothing has changed, and memory is bounded in other ways.
+    // If either call fails, the memory of groups cannot be limited, and only the limits of each process apply.
     drop(give_out(base));
     drop(give_out(&path));
     Ok(path)
@@ -39,7 +39,7 @@ pub fn is_given_out(group: &Path) -> bool {
 }
 
 /// Limits the memory of a group to `most` bytes, swap included; on reaching it, all processes of the group are killed. Returns whether the
-/// group has the controller, so that the limit is in force.
+/// group has the controller, that is, whether the limit is in force.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -95,9 +95,9 @@ mod tests {
 
     /// Creates a directory with these files that looks like a group.
     fn group(files: &[&str]) -> TempDir {
-        let dir = tempfile::tempdir().expect("there is a directory");
+        let dir = tempfile::tempdir().expect("a directory can be created");
         for name in files {
-            fs::write(dir.path().join(name), "").expect("it is written");
+            fs::write(dir.path().join(name), "").expect("the file can be written");
         }
         dir
     }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_group_with_the_controller_is_bounded_as_a_whole() {
         let dir = group(&["memory.max", "memory.swap.max", "memory.oom.group"]);
-        assert!(bound(dir.path(), 1 << 20).expect("it is written"));
+        assert!(bound(dir.path(), 1 << 20).expect("the limit can be written"));
         let written = ["memory.max", "memory.swap.max", "memory.oom.group"];
         let written = written.map(|name| read(dir.path(), name));
         assert_eq!(written, ["1048576", "0", "1"]);
@@ -118,21 +118,29 @@ mod tests {
     #[test]
     fn a_group_without_the_controller_is_not_and_gets_no_file() {
         let dir = group(&[]);
-        assert!(!bound(dir.path(), 1 << 20).expect("nothing is wrong"));
-        assert_eq!(bound_of(dir.path()).expect("nothing is wrong"), None);
-        assert_eq!(fs::read_dir(dir.path()).expect("it is read").count(), 0);
+        assert!(!bound(dir.path(), 1 << 20).expect("a missing file is not an error"));
+        assert_eq!(
+            bound_of(dir.path()).expect("a missing file is not an error"),
+            None
+        );
+        assert_eq!(
+            fs::read_dir(dir.path())
+                .expect("the files can be read")
+                .count(),
+            0
+        );
         // Not every kernel accounts for swap.
         let dir = group(&["memory.max"]);
-        assert!(bound(dir.path(), 1 << 20).expect("it is written"));
+        assert!(bound(dir.path(), 1 << 20).expect("the limit can be written"));
     }
 
     #[test]
     fn what_was_reached_is_told_by_the_kernel() {
         let dir = group(&[]);
         let of = |most: &str, events: &str| {
-            fs::write(dir.path().join("memory.max"), most).expect("it is written");
-            fs::write(dir.path().join("memory.events"), events).expect("it is written");
-            bound_of(dir.path()).expect("it is read")
+            fs::write(dir.path().join("memory.max"), most).expect("the file can be written");
+            fs::write(dir.path().join("memory.events"), events).expect("the file can be written");
+            bound_of(dir.path()).expect("the files can be read")
         };
         let most = 4096;
         let before = "low 0\nhigh 0\nmax 17\noom 1\noom_kill 0\noom_group_kill 0\n";
@@ -152,7 +160,7 @@ mod tests {
         assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
         assert!(!is_given_out(&path), "the group has no such file");
         let list = path.join("cgroup.subtree_control");
-        fs::write(list, "cpu memory pids\n").expect("it is written");
+        fs::write(list, "cpu memory pids\n").expect("the file can be written");
         create_giving(base.path(), "ours").expect("the group exists");
         assert!(is_given_out(&path));
         assert_eq!(

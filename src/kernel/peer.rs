@@ -8,7 +8,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
-/// `SO_PEERPIDFD` of `asm-generic/socket.h` (6.5).
+/// `SO_PEERPIDFD` of `asm-generic/socket.h` (Linux 6.5).
 const SO_PEERPIDFD: libc::c_int = 77;
 
 /// The kernel's answer about the process that connected.
@@ -18,7 +18,7 @@ pub enum Peer {
     Inode(u64),
     /// It has ended and been reaped.
     Gone,
-    /// Unknown: the kernel is too old to report it.
+    /// Unknown: the kernel is too old to report it, or the query failed.
     Untold,
 }
 

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
-/// The exit status of a process, as far as a process other than its parent can learn it.
+/// The exit status of a process, as the kernel reports it to processes other than the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// The status in the format of `wait`.
@@ -83,7 +83,7 @@ impl Pidfd {
         self.send(signal, 0)
     }
 
-    /// Sends a signal to every process of the group that this process leads, and returns whether there were any (6.9).
+    /// Sends a signal to every process of the group that this process leads, and returns whether there were any. Requires Linux 6.9.
     ///
     /// # Errors
     /// Returns the error of `pidfd_send_signal`; `EINVAL` if the kernel does not support this.
@@ -106,7 +106,7 @@ impl Pidfd {
         }
     }
 
-    /// Returns whether all threads of the process have ended, reaped or not.
+    /// Returns whether all threads of the process have ended, whether or not it has been reaped.
     ///
     /// # Errors
     /// Returns the error of `poll`.
@@ -148,7 +148,7 @@ impl Pidfd {
                 return Ok(ExitStatus::Alive);
             }
             let status = proc::zombie_status(pid)?;
-            // The process still holds its PID after the read, so it held the PID all the time.
+            // If the process still holds its PID now, the status just read by PID is that of this process.
             if self.is_held()? {
                 return Ok(status.map_or(ExitStatus::Untold, ExitStatus::Known));
             }
@@ -173,7 +173,7 @@ impl From<Pidfd> for OwnedFd {
     }
 }
 
-/// Returns a pidfd of this process, which shows the kernel where pidfs is. It is never closed.
+/// Returns a pidfd of this process, which identifies the mount of pidfs when a process is opened by its inode. It is never closed.
 fn own() -> io::Result<&'static Pidfd> {
     static OWN: OnceLock<Pidfd> = OnceLock::new();
     if let Some(own) = OWN.get() {

@@ -38,14 +38,14 @@ struct Handle {
     inode: [u8; 8],
 }
 
-/// What the kernel still knows about the process that a pidfd refers to.
+/// The information that the kernel still has about the process of a pidfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::kernel) enum Kept {
     /// The process has been reaped; its status in the format of `wait`.
     Status(u32),
     /// The process is alive or has not been reaped; its PID.
     Process(u32),
-    /// The kernel no longer knows anything about it.
+    /// The kernel no longer has any information about it.
     Nothing,
 }
 
@@ -56,7 +56,7 @@ pub(in crate::kernel) fn is_pidfs(pidfd: impl AsFd) -> bool {
     is_pidfs && cfg!(target_pointer_width = "64")
 }
 
-/// Returns the type of pidfs file handles if processes can be opened by them.
+/// Returns the type of pidfs file handles, or `None` if processes cannot be opened by them.
 pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
     let mut handle = Handle {
         bytes: 8,
@@ -109,7 +109,7 @@ pub(in crate::kernel) fn answers(pidfd: impl AsFd) -> bool {
     ask(pidfd, INFO_EXIT).is_ok()
 }
 
-/// Returns what the kernel still knows about the process.
+/// Returns the information that the kernel still has about the process.
 pub(in crate::kernel) fn kept(pidfd: impl AsFd) -> io::Result<Kept> {
     match ask(pidfd, INFO_EXIT) {
         Ok(info) if info.mask & INFO_EXIT == 0 => Ok(Kept::Process(info.pids[1])),

@@ -35,7 +35,7 @@ pub struct Stat {
     pub cpu_ticks: u64,
     /// Resident memory in pages.
     pub memory_pages: u64,
-    /// The exit status in the format of `wait`; 0 while it is alive, or if this user may not read it.
+    /// The exit status in the format of `wait`; 0 while the process is alive, or if this user may not read the status.
     pub exit_code: u32,
 }
 
@@ -55,8 +55,8 @@ impl Stat {
         self.memory_pages.saturating_mul(page_bytes())
     }
 
-    /// Parses the contents of `/proc/PID/stat`. The program's name is in parentheses and may itself contain parentheses and blanks: the
-    /// last closing one ends it.
+    /// Parses the contents of `/proc/PID/stat`. The program's name is in parentheses and may itself contain parentheses and blanks, so it
+    /// ends at the last closing parenthesis. Returns `None` if a field is missing or invalid.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
@@ -110,7 +110,7 @@ pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
     Ok(living)
 }
 
-/// Adds all descendants of `members` to the set.
+/// Adds all descendants of `members` that are among `living` to the set.
 pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>) {
     loop {
         let more: Vec<u32> = living
@@ -138,7 +138,7 @@ pub fn made() -> io::Result<u64> {
     made.ok_or(io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Reads `/proc/PID/stat` of this process.
+/// Reads `/proc/PID/stat`; `None` if no process has this PID.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or is not in the documented format.
@@ -158,7 +158,7 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
 /// # Errors
 /// Returns an error if the file cannot be read or is not in the documented format.
 pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
-    // The kernel writes the status as 0 for users who may not read it. Nor may they read this link; for others, a zombie has no link.
+    // Users who may not read the status get 0 instead. They may not read this link either, whereas other users find that a zombie has none.
     let directory = fs::read_link(format!("/proc/{pid}/cwd"));
     if !directory.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(None);

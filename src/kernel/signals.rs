@@ -85,8 +85,8 @@ pub fn allow_huge_pages() {
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0) };
 }
 
-/// Sets the name under which `ps` and `top` list this process: at most 15 bytes are kept. A process that executed `/proc/self/exe` is named
-/// `exe`.
+/// Sets the name under which `ps` and `top` list this process: at most 15 bytes are kept. Without this, a process that executed
+/// `/proc/self/exe` would be named `exe`.
 pub fn name_process(name: &std::ffi::CStr) {
     // SAFETY: the kernel reads at most 16 bytes, up to the terminating zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };

@@ -15,10 +15,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::ptr;
 
-/// Descriptors below this number belong to the child: its streams and the two pipes to its parent.
+/// The child's descriptors are first duplicated to this number or above. The child then moves them to their final numbers, which are lower.
 const FIRST_OF_OURS: RawFd = 16;
 
-/// The settings of a new process besides its plan.
+/// The settings of a new process in addition to its plan.
 #[derive(Clone, Copy, Default)]
 pub struct Birth<'a> {
     /// A descriptor of the control group to start in. If that fails, the process starts outside it.
@@ -50,7 +50,7 @@ impl Spawned {
     }
 }
 
-/// Reports whether a process has executed its program. Never blocks.
+/// The pipe on which a child reports that it could not execute its program. Reading never blocks.
 pub struct Outcome(PipeReader);
 
 impl Outcome {
@@ -66,7 +66,7 @@ impl Outcome {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
-            // The pipe was closed by `execve`, or by an earlier death, which is detected elsewhere.
+            // The pipe was closed by `execve`, or because the process was killed before that. Its end is detected elsewhere.
             Ok(_) | Err(_) => Some(Ok(())),
         }
     }
@@ -108,7 +108,7 @@ pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io:
         fds: fds.each_ref().map(AsRawFd::as_raw_fd),
     };
     let made = match clone(birth, birth.group) {
-        // A group that cannot take the process does not prevent its start.
+        // If the process cannot be created in the group, it is created outside it.
         Err(error) if birth.group.is_some() && !is_shortage(&error) => clone(birth, None),
         other => other,
     };
@@ -137,7 +137,7 @@ enum Clone {
     },
 }
 
-/// Returns whether the call would also have failed without a group.
+/// Returns whether the error is a shortage of processes, memory or descriptors, which would also have occurred without a group.
 fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -204,7 +204,7 @@ fn fork() -> io::Result<Clone> {
     }
 }
 
-/// Executes `program` in place of this one, with `name` as the name in its arguments, the same environment and all inheritable descriptors.
+/// Executes `program` in place of this one, with `name` as its `argv[0]`, the same environment and all inheritable descriptors.
 /// Returns only on failure, in which case nothing has changed.
 pub fn replace(program: &Path, name: &CStr, arguments: &[OsString]) -> io::Error {
     let string = |text: &[u8]| CString::new(text).map_err(io::Error::from);

@@ -61,7 +61,7 @@ pub fn reap() -> io::Result<Children> {
     }
 }
 
-/// Returns the PID of a child that has ended and has not been reaped, if any, without reaping it: the same one until it is reaped.
+/// Returns the PID of a child that has ended and has not been reaped, if any. Does not reap it, so the next call returns the same child.
 ///
 /// # Errors
 /// Returns the error of `waitid`.
@@ -70,7 +70,7 @@ pub fn ended() -> io::Result<Option<u32>> {
     Ok(ended.map(|(pid, _)| pid))
 }
 
-/// Reaps the child with this PID if it has ended. Returns whether it had.
+/// Reaps the child with this PID if it has ended. Returns whether it was reaped.
 ///
 /// # Errors
 /// Returns the error of `waitid`.
@@ -78,10 +78,10 @@ pub fn reap_pid(pid: u32) -> io::Result<bool> {
     Ok(look((libc::P_PID, pid), 0)?.is_some())
 }
 
-/// Reaps a child and returns its status in the format of `wait`; `None` if it has not ended.
+/// Reaps a child and returns its status in the format of `wait`; `None` if it has not ended, or is not a child of this process.
 ///
 /// # Errors
-/// Returns the error of `waitid` (5.4).
+/// Returns the error of `waitid`, which supports pidfds since Linux 5.4.
 pub fn reap_process(process: &Pidfd) -> io::Result<Option<u32>> {
     let fd = u32::try_from(process.as_fd().as_raw_fd()).unwrap_or(u32::MAX);
     let ended = look((libc::P_PIDFD, fd), 0)?;

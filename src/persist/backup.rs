@@ -1,8 +1,8 @@
 //! Copies a data directory that a coordinator may be writing to: the newest snapshot and the journal after it.
 //!
 //! Guarantees: the copy shows the directory at a single moment, or an error reports that it changed meanwhile. The seal is written last, so
-//! a start refuses a copy that was interrupted, unless the journal alone has everything. The copy contains everything in the newest
-//! snapshot. The source is only read, never written to.
+//! a coordinator refuses to start with a copy that was interrupted, unless the copied journal is complete without a snapshot. The copy
+//! contains everything in the newest snapshot. The source is only read, never written to.
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, copy_file};
@@ -26,8 +26,8 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Copies the newest sealed snapshot, and the journal that a start needs after it, to an empty disk. Calls `copied` with the number of
-/// bytes copied as it goes.
+/// Copies the newest sealed snapshot, and the part of the journal that recovery needs after it, to an empty disk. Calls `copied` after each
+/// piece, with the number of bytes in it.
 ///
 /// # Errors
 /// Returns an error if anything that is copied changes or disappears meanwhile: remove the copy, and try again.
@@ -46,7 +46,8 @@ pub fn copy(
         bytes += more;
         copied(more);
     };
-    // The journal first: a start refuses an incomplete journal, but ignores a snapshot that has neither seal nor journal.
+    // The journal is copied first. If the copy is interrupted, a coordinator refuses to start with an incomplete journal, whereas it would
+    // ignore a snapshot that has neither seal nor journal, and start empty.
     let tail = copy_journal(from, to, &seal, &mut count)?;
     copy_slot(from, to, (slot, &seal), &mut count)?;
     let sync = || -> io::Result<()> {
@@ -71,7 +72,7 @@ pub fn copy(
     })
 }
 
-/// Returns the newest sealed snapshot, based on the seals alone.
+/// Returns the newest sealed snapshot, based on the seals alone; `None` if no slot has a valid seal.
 fn newest(disk: &dyn Disk) -> Result<Option<(SlotId, Seal)>, PersistError> {
     let mut newest: Option<(SlotId, Seal)> = None;
     for slot in SlotId::ALL {
@@ -123,10 +124,10 @@ pub(crate) fn copy_slot(
     }
 }
 
-/// Copies the segments needed after a snapshot, and cuts off what is unreadable at their end.
+/// Copies the segments needed after a snapshot, and cuts off unreadable bytes at the end of the copy.
 ///
-/// Newest first: a segment that is copied later is at least as recent, so the copy of an older segment never lacks
-/// records that the copy of a newer segment depends on.
+/// The newest segment is copied first: the copy of an older segment then shows a later moment, so it never lacks records that the copy of
+/// a newer segment depends on.
 fn copy_journal(
     from: &dyn Disk,
     to: &dyn Disk,
@@ -145,8 +146,8 @@ fn copy_journal(
     let needed_from = segment::first_needed(from, &ordinals, begin.after)?.unwrap_or(1);
     let mut needed = ordinals;
     needed.retain(|ordinal| *ordinal >= needed_from);
-    // A start recreates a segment that was only prepared. If it comes into use before its predecessor is copied, the copied predecessor
-    // ends with a mark that points to it, and the copy as a whole is rejected.
+    // A segment that was only prepared need not be copied, because the writer creates it again. If it comes into use before its predecessor
+    // is copied, the copied predecessor ends with a mark that points to it, and the copy as a whole is rejected.
     if let Some(last) = needed.last()
         && needed.len() > 1
         && segment::opening(from, *last)? == Opening::Blank

@@ -27,7 +27,7 @@ pub trait Disk: Send + Sync {
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>>;
     /// Renames a file, replacing whatever is at `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file, or whatever has taken its place.
+    /// Removes a file. If the name belongs to a folder instead, removes the folder with everything in it.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals in a folder survive a power cut.
     fn sync_folder(&self, folder: &str) -> io::Result<()>;
@@ -38,7 +38,7 @@ pub trait Disk: Send + Sync {
         self.list(folder)
     }
 
-    /// Removes a folder with everything in it, or whatever has taken its place, if it exists.
+    /// Removes a folder with everything in it, or a file of that name. Does nothing if neither exists.
     fn remove_tree(&self, folder: &str) -> io::Result<()> {
         for (file, _) in self.list(folder)? {
             self.remove(&format!("{folder}/{file}"))?;
@@ -109,8 +109,11 @@ impl RealDisk {
         Ok(folders)
     }
 
-    /// Refuses a directory that contains anything that no start would have created, before anything is read: a symbolic link may point to
-    /// any file, and reading a pipe may block.
+    /// Checks that the directory contains only the kinds of files that a coordinator creates. Must be called before anything is read: a
+    /// symbolic link may point to any file, and reading a pipe may block.
+    ///
+    /// # Errors
+    /// Returns an error if the lock file or a folder is of another type, or if a folder contains a symbolic link.
     pub fn check(&self) -> Result<(), PersistError> {
         let wrong = |name: &str, words: &str| {
             let shown = self.path(name).to_string_lossy().into_owned();
@@ -149,7 +152,7 @@ impl RealDisk {
     fn link_in(&self, folder: &str) -> io::Result<Option<String>> {
         let entries = match std::fs::read_dir(self.path(folder)) {
             Ok(entries) => entries,
-            // A running coordinator has removed it in the meantime.
+            // A running coordinator has removed the folder in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -219,8 +222,8 @@ impl RealDisk {
         String::from_utf8_lossy(words).into_owned()
     }
 
-    /// Returns the process that holds the directory's lock, if there is one. Does not take the lock even briefly, because a start at that
-    /// moment would be refused.
+    /// Returns the PID of the process that holds the directory's lock, or 0 if its PID cannot be read; `None` if the lock is free. Never
+    /// takes the lock, not even briefly, because a coordinator that starts at that moment would be refused.
     pub fn holder(&self) -> io::Result<Option<u32>> {
         use std::os::unix::fs::MetadataExt as _;
         let inode = std::fs::metadata(&self.root)?.ino().to_string();
@@ -271,7 +274,7 @@ impl RealDisk {
 /// The lock on a data directory: there is one coordinator per directory.
 #[derive(Debug)]
 pub struct DirLock {
-    /// The directory itself is locked: a lock file in it could be removed and created again.
+    /// The open directory, which carries the lock. A lock on a file in it would be lost if the file were removed and created again.
     _directory: File,
 }
 
@@ -287,7 +290,7 @@ impl Disk for RealDisk {
             let entry = entry?;
             let metadata = match entry.metadata() {
                 Ok(metadata) => metadata,
-                // Renamed or removed since the folder was read, such as a segment that was being prepared.
+                // The file was renamed or removed after the folder was read, such as a segment that was being prepared.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -377,7 +380,7 @@ impl Disk for RealDisk {
 
     fn sync_tree(&self, folder: &str) -> io::Result<()> {
         for (file, _) in self.list(folder)? {
-            // Unlike in the journal's files, lengths matter here, too.
+            // Unlike the journal's files, these change in length, so their metadata is synced as well.
             File::open(self.path(&format!("{folder}/{file}")))?.sync_all()?;
         }
         for below in self.folders(folder)? {
@@ -414,8 +417,8 @@ impl DiskFile for File {
     }
 }
 
-/// Copies a file to another disk, where it must not exist, and returns its length. Calls `copied` with the number of bytes copied as it
-/// goes.
+/// Copies a file to another disk, where it must not exist, and returns its length in bytes. Calls `copied` after each piece, with the
+/// number of bytes in it.
 pub fn copy_file(
     from: &dyn Disk,
     to: &dyn Disk,

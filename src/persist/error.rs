@@ -7,7 +7,7 @@ use std::io;
 /// An error of the journal or of the data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
-    /// Bytes that were once synced have changed.
+    /// The journal is damaged: bytes that were once synced have changed or are missing.
     #[error("read {file}: damaged at offset {offset}, after sequence number {after}: {found}")]
     Corrupt {
         /// Name of the file inside the data directory.
@@ -101,7 +101,7 @@ fn at(first: Option<Seq>) -> String {
 }
 
 impl PersistError {
-    /// Wraps an operating-system error with the operation and the file.
+    /// Returns a function for `map_err` that adds the operation and the file to an operating-system error.
     pub fn io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action,

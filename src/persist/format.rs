@@ -171,7 +171,7 @@ pub fn segment_header(ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
 }
 
 fn header_of(version: u32, ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
-    let size = u32::try_from(size).expect("a segment has less than 4 GiB");
+    let size = u32::try_from(size).expect("a segment is smaller than 4 GiB");
     let mut bytes = [0; 32];
     put(&mut bytes, 0, &SEGMENT_MAGIC);
     put(&mut bytes, 8, &version.to_le_bytes());
@@ -227,9 +227,9 @@ impl SegmentHeader {
         read().unwrap_or(Self::Bad)
     }
 
-    /// Reconstructs a damaged header; `None` unless its content is beyond doubt. `bytes` are the first bytes of the segment, including a
-    /// frame if there is one. Everything but the salt is known from the file. A salt with at most one wrong byte can be recovered, since
-    /// the checksum of the header or of the first frame must match it.
+    /// Reconstructs a damaged header. `bytes` are the first bytes of the segment, including a frame if there is one. The ordinal and the
+    /// size are known from the file; the version is one of a few. A salt with at most one wrong byte can be recovered, since the checksum
+    /// of the header or of the first frame must match it. Returns `None` if neither does.
     pub fn mend(bytes: &[u8], ordinal: u64, size: u64) -> Option<Self> {
         u32::try_from(size).ok()?;
         let (said, salt) = (u32_at(bytes, 12)?, u32_at(bytes, 28)?);
@@ -264,7 +264,7 @@ fn header_crc(bytes: &[u8]) -> u32 {
 /// Records gathered for one write, in order.
 ///
 /// Checksums and the `unsynced` distance are filled in by [`Batch::seal_frame`] once the frame's position in its
-/// segment is known, so that the core does not spend time on them.
+/// segment is known, so that the core (the thread of the actors) does not spend time on them.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -327,12 +327,12 @@ impl Batch {
         }
     }
 
-    /// Requires this batch to be synced, whatever the policy.
+    /// Requires this batch to be synced, regardless of the durability policy.
     pub fn make_urgent(&mut self) {
         self.urgent = true;
     }
 
-    /// Returns whether the batch must be synced whatever the policy.
+    /// Returns whether the batch must be synced regardless of the durability policy.
     pub fn is_urgent(&self) -> bool {
         self.urgent
     }
@@ -370,12 +370,12 @@ impl Batch {
         self.bytes.get(start..).unwrap_or(&[])
     }
 
-    /// Returns the size of the frame at `start`, or `None` at the end of the batch.
+    /// Returns the size of the frame at `start` in bytes, or `None` at the end of the batch.
     pub fn frame_size_at(&self, start: usize) -> Option<usize> {
         u32_at(&self.bytes, start).map(|size| size as usize)
     }
 
-    /// Fills in what depends on the frame's position: the distance to the last synced byte, and the checksum.
+    /// Fills in the fields that depend on the frame's position: the distance to the last synced byte, and the checksum.
     pub fn seal_frame(&mut self, start: usize, unsynced: u32, salt: u32) {
         let size = self
             .frame_size_at(start)
@@ -412,13 +412,13 @@ pub struct About {
 }
 
 fn frame_size(payload: usize) -> u32 {
-    u32::try_from(FRAME_HEADER_BYTES + payload).expect("parts are at most PART_BYTES_MAX")
+    u32::try_from(FRAME_HEADER_BYTES + payload).expect("a part has at most PART_BYTES_MAX bytes")
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes
         .get_mut(at..at + value.len())
-        .expect("a field lies inside its header")
+        .expect("a field is inside its header")
         .copy_from_slice(value);
 }
 

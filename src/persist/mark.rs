@@ -1,4 +1,4 @@
-//! Marks: records of the node about itself in the journal, and the state that they add up to.
+//! Marks, which are the node's records about itself in the journal, and the state that results from them.
 //!
 //! Change rule: see `persist/format.rs`.
 
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
-    /// The coordinator started: every span restarts, and every earlier connection has ended.
+    /// The coordinator started: every span (a length of time, such as a TTL) begins again, and every earlier connection has ended.
     Start {
-        /// The random bytes from which ids and random choices derive until the next start.
+        /// The random bytes from which ids and random choices are derived until the next startup.
         chance: Chance,
         /// The wall clock minus node time, in milliseconds.
         offset_ms: i64,
         /// The version of the program.
         program: String,
-        /// The number of sequence numbers skipped because the previous stop was not clean.
+        /// The number of sequence numbers that were skipped because the previous run did not stop cleanly.
         #[serde(default)]
         skipped: u64,
         /// See [`Marked::believed`].
@@ -27,9 +27,9 @@ pub enum Mark {
     },
     /// The coordinator stopped cleanly; everything before this is on disk.
     Stop,
-    /// The wall clock stepped.
+    /// The wall clock stepped, or is trusted again after it was in doubt.
     Clock {
-        /// The new difference of the wall clock from node time, in milliseconds.
+        /// The wall clock minus node time from here on, in milliseconds.
         offset_ms: i64,
         /// See [`Marked::believed`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,14 +48,14 @@ pub enum Mark {
         #[serde(with = "hex")]
         rules: Vec<u8>,
     },
-    /// An actor accepts nothing new until the next start.
+    /// An actor refuses some or all new work until the next startup.
     Drain {
         /// The actor.
         actor: ActorId,
         /// The kinds of work that it refuses.
         draining: Draining,
     },
-    /// A snapshot is complete on disk: a start with it no longer needs the records before it.
+    /// A snapshot is complete on disk and is about to be sealed. Recovery from it does not need the records that it covers.
     Checkpoint {
         /// The slot that holds the snapshot.
         slot: u8,
@@ -95,10 +95,10 @@ pub struct Watermark {
     pub digest: Digest,
 }
 
-/// The state of the node itself, to which the marks of a log add up.
+/// The state of the node itself: the result of applying the marks of a log in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {
-    /// The random bytes of the newest start.
+    /// The random bytes of the last startup.
     pub chance: Chance,
     /// The wall clock minus node time, in milliseconds.
     pub offset_ms: i64,
@@ -106,8 +106,8 @@ pub struct Marked {
     pub draining: BTreeMap<ActorId, Draining>,
     /// The rules of each actor, as encoded by rmp-serde.
     pub rules: BTreeMap<ActorId, Vec<u8>>,
-    /// While the wall clock is in doubt because it is far ahead of its expected time: the expected time minus node time, in milliseconds.
-    /// While it is set, nothing is removed on a date.
+    /// The expected wall-clock time minus node time, in milliseconds, while the wall clock is far ahead of it and therefore in doubt;
+    /// otherwise `None`. While it is set, nothing is removed because a date has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub believed: Option<i64>,
 }
@@ -178,7 +178,7 @@ mod hex {
             u8::from_str_radix(digits, 16).ok()
         };
         let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
-        bytes.ok_or_else(|| de::Error::custom("bytes are pairs of hexadecimal digits"))
+        bytes.ok_or_else(|| de::Error::custom("expected pairs of hexadecimal digits"))
     }
 
     fn serde_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {

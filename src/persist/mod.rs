@@ -1,9 +1,9 @@
-//! Persistence: the journal and the snapshots. Handles bytes, sequence numbers and disks, and knows nothing about actors.
+//! Persistence: the journal and the snapshots. Handles bytes, sequence numbers and disks, and does not depend on any actor.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `format.rs` | the layout of segments and records, checksums, the batch of records for one write |
-//! | `mark.rs` | records of the node about itself, and the state that they add up to |
+//! | `mark.rs` | marks, which are the node's records about itself, and the state that results from them |
 //! | `disk.rs` | the `Disk` trait, and the only implementation that touches `std::fs` |
 //! | `error.rs` | errors, with the place where they occurred |
 //! | `journal/` | the writer with its group commit, the reader with its judgement of damage |

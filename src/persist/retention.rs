@@ -1,8 +1,8 @@
-//! Removes segments that are no longer needed because the state up to some sequence number is stored elsewhere.
+//! Removes journal segments that are no longer needed because snapshots contain the state up to some sequence number.
 //!
-//! Guarantees: the remaining log can be read from that number on, even after a power cut halfway; the segment that is
-//! being written and the prepared one stay. So it may run concurrently with the writer, but not with another trim. The
-//! caller decides up to which number the state is stored elsewhere.
+//! Guarantees: the remaining log can be read from that number on, even if a power cut interrupts the removal; the segment that is being
+//! written and the prepared one stay. So it may run concurrently with the writer, but not with another trim. The caller determines the
+//! number.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;

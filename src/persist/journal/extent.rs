@@ -1,7 +1,8 @@
-//! Records how far the log was synced, in a file next to it. This distinguishes a lost end from one that was never written.
+//! Records how far the log was synced, in a file next to it, so that an end of the log that was lost can be distinguished from one that was
+//! never written.
 //!
 //! Each frame vouches for what precedes it, but nothing in the log vouches for the last frames. This file does: it is
-//! written after each sync but not synced itself, so it is exact after a process was killed, and shows an earlier sync
+//! written after each sync but not synced itself, so it is exact after a process was killed, and may show an earlier sync
 //! after a power cut. It never claims more than was synced, and is ignored if its checksum does not match.
 
 use crate::ids::Seq;

@@ -129,7 +129,7 @@ fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, Sizes)>, done: &Sende
             if !failed {
                 break;
             }
-            // No other request arrives before this one is done, so only the end of the writer cuts the wait short.
+            // No other request arrives before this one is done, so the wait is cut short only if the filler is dropped.
             match asked.recv_timeout(RETRY) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return,

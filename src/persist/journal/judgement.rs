@@ -8,8 +8,9 @@ use crate::persist::journal::reader::{Cut, Passed, Reader, unreadable};
 use crate::persist::journal::segment;
 
 impl Reader<'_> {
-    /// Skips unreadable bytes if they held nothing that is needed. That is certain if this segment has a later whole record that is not
-    /// needed either, because numbers only grow. An end mark proves nothing, because it repeats a number.
+    /// Skips unreadable bytes if they certainly held nothing that is needed, and returns whether it did. That is certain if this segment
+    /// has a later valid frame whose record is not needed either, because sequence numbers only grow. An end mark does not count, because
+    /// it repeats a number.
     pub(super) fn pass_over(&mut self, offset: usize, used: usize) -> Result<bool, PersistError> {
         let after = self.begin.after;
         if self.tail.last >= after {
@@ -35,7 +36,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// Notes damage that lost nothing.
+    /// Notes damage that lost no needed record.
     pub(super) fn pass(&mut self, (ordinal, offset): (u64, u64), bytes: u64) {
         self.tail.passed.push(Passed {
             file: segment::name(ordinal),
@@ -44,8 +45,11 @@ impl Reader<'_> {
         });
     }
 
-    /// Called if the log does not continue at `offset`. Decides from the bytes between `offset` and `used` whether the log ends there or is
-    /// damaged.
+    /// Handles a log that does not continue at `offset`. Decides from the bytes between `offset` and `used` whether the log ends there or
+    /// is damaged.
+    ///
+    /// # Errors
+    /// Returns an error if the log is damaged.
     pub(super) fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
         self.ended = true;
         let segment = self.segment.as_mut().expect("a segment is loaded");

@@ -3,14 +3,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `segment.rs` | names, sizes and preparation of the zero-filled files that make up the log |
-//! | `writer.rs` | the only writer: where the next byte goes, sealing, rolling, room left |
+//! | `writer.rs` | the only writer: appends records, moves on to the next segment when one is full, tracks the space left |
 //! | `filler.rs` | preparation of the next segment, on its own thread or the caller's |
 //! | `extent.rs` | how far the log was synced, in a file next to it |
 //! | `reader.rs` | from bytes back to records; distinguishes a torn tail from damage |
-//! | `judgement.rs` | what unreadable bytes mean |
+//! | `judgement.rs` | decides whether unreadable bytes are the end of the log or damage |
 //! | `window.rs` | a view of a file that keeps one piece at a time in memory |
 //! | `salvage.rs` | everything readable in a damaged log |
-//! | `survey.rs` | a report, segment by segment |
+//! | `survey.rs` | a report on each segment |
 //! | `thread.rs` | group commit: one write and one sync for all waiting commands |
 
 pub mod extent;

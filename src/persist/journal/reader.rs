@@ -65,9 +65,9 @@ pub struct Tail {
     pub clean: bool,
     /// The number of needed records that were read, marks included.
     pub records: u64,
-    /// The number of those that are not marks.
+    /// The number of these records that are not marks.
     pub entries: u64,
-    /// The size of those records, in bytes.
+    /// The size of these records, in bytes.
     pub bytes: u64,
     /// The end that was cut off, if any.
     pub cut: Option<Cut>,
@@ -76,7 +76,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Returns the first sequence number that may be handed out now without ever repeating one.
+    /// Returns the next sequence number to hand out: one that was certainly never handed out before.
     pub fn next(&self) -> Seq {
         let following = self.last.0.saturating_add(1);
         Seq(if self.clean {
@@ -87,7 +87,7 @@ impl Tail {
     }
 }
 
-/// An end of the log that was being written when the coordinator went down.
+/// An incomplete end of the log, which was being written when the coordinator was killed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment.
@@ -151,7 +151,7 @@ pub struct Reader<'d> {
     pub(super) amid: bool,
     /// The time of the last record that was not needed.
     unwanted_at: Timestamp,
-    /// How far the log was synced when it was opened. This is read first, because a writer may be active.
+    /// How far the log was synced when it was opened. This is read before any record, because a writer may be active.
     extent: Option<Extent>,
     pub(super) tail: Tail,
     pub(super) ended: bool,
@@ -304,7 +304,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Reads one frame. Returns its header and the range of its payload if it completes a record.
+    /// Reads one frame. Returns its header and the range of its payload if it completes a record, otherwise `None`.
     fn step(&mut self) -> Result<Option<(FrameHeader, std::ops::Range<usize>)>, PersistError> {
         let Some(header) = self.frame()? else {
             return Ok(None);
@@ -354,8 +354,8 @@ impl<'d> Reader<'d> {
         if let Some(header) = self.look()? {
             return Ok(Some(header));
         }
-        // A running coordinator may have written the frame since this position was read. The bytes after it are examined first, so that
-        // they cannot include later bytes of a frame whose beginning had not been written yet.
+        // A running coordinator may have written the frame since this position was read, so it is read again. `used` is determined before
+        // that: afterwards, it could include the end of a frame whose beginning was not yet written when it was read.
         let segment = self.segment.as_mut().expect("a segment is loaded");
         let offset = segment.offset;
         let used = segment.window.used(offset);
@@ -391,7 +391,7 @@ impl<'d> Reader<'d> {
         }))
     }
 
-    /// Gathers the parts of a long record. Returns true when the record is complete.
+    /// Gathers the parts of a long record. Returns whether the record is complete.
     fn assemble(
         &mut self,
         header: &FrameHeader,
@@ -420,7 +420,7 @@ impl<'d> Reader<'d> {
         whole
     }
 
-    /// Updates the information from which the end of the log is judged later.
+    /// Updates the tail for a complete record.
     fn note(&mut self, header: &FrameHeader, payload: std::ops::Range<usize>) {
         self.tail.last = header.seq;
         self.tail.last_at = self.tail.last_at.max(header.at);
@@ -453,7 +453,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Loads the next segment; returns false if there is none, or if it is only prepared.
+    /// Loads the next segment. Returns whether there is one; a damaged one that was prepared but never used does not count.
     fn load(&mut self) -> Result<bool, PersistError> {
         let Some(ordinal) = self.waiting.pop_front() else {
             return Ok(false);
@@ -527,7 +527,8 @@ impl<'d> Reader<'d> {
         } else {
             segment::read_header(file.as_ref(), ordinal).map_err(PersistError::io("read", name))?
         };
-        let len = usize::try_from(len.min(SEGMENT_BYTES_MAX)).expect("segments fit in memory");
+        let len =
+            usize::try_from(len.min(SEGMENT_BYTES_MAX)).expect("a usize has at least 32 bits");
         Ok((judged, Window::new(file, len)))
     }
 
@@ -560,13 +561,13 @@ pub(super) fn unreadable(ordinal: u64, error: io::Error) -> PersistError {
     PersistError::io("read", &segment::name(ordinal))(error)
 }
 
-/// Decides what to do if the first existing segment does not reach back far enough.
+/// Handles a log of which no segment opens with a record up to `after`. Returns an error, unless the first segment is unreadable: then that
+/// segment is returned, because reading it will report what is wrong.
 fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError> {
     let file = segment::name(first);
     let first_seq = match segment::opening(disk, first)? {
         Opening::Record(seq) | Opening::Rest(seq) => Some(seq),
         Opening::End | Opening::Blank => None,
-        // Reading the segment will report what is wrong.
         Opening::Damaged | Opening::Unreadable => return Ok(first),
     };
     Err(PersistError::Gone {

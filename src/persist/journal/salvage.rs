@@ -1,4 +1,4 @@
-//! Reads everything readable in a damaged journal, for an operator who must decide whether to continue without the rest.
+//! Reads everything readable in a damaged journal, for an operator who must decide whether to continue without the unreadable part.
 //!
 //! A reader stops at damage; this module continues after it and reports the gaps. It does not decide whether unreadable bytes were needed,
 //! or ever synced. It never writes.
@@ -72,7 +72,7 @@ pub struct Gap {
     pub file: String,
     /// The offset in the segment.
     pub offset: u64,
-    /// The number of unreadable bytes; zero if it is only known that more was synced.
+    /// The number of unreadable bytes; zero if bytes are missing and their number is unknown.
     pub bytes: u64,
     /// A description of the problem.
     pub found: String,
@@ -80,7 +80,7 @@ pub struct Gap {
     pub seems: Option<Owned>,
 }
 
-/// Calls `give` with every piece of the log, in order. Sequence numbers of records ascend.
+/// Calls `give` with every piece of the log, in order, until it returns an error. Sequence numbers of records ascend.
 pub fn salvage<E: From<PersistError>>(
     disk: &dyn Disk,
     give: &mut dyn FnMut(Piece) -> Result<(), E>,
@@ -200,7 +200,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
         Ok(())
     }
 
-    /// Gives up on a record whose remaining parts did not follow.
+    /// Reports a record whose remaining parts did not follow as a gap.
     fn close(&mut self) -> Result<(), E> {
         let Some((place, open)) = self.open.take() else {
             return Ok(());

@@ -76,7 +76,7 @@ pub struct Present {
     pub bytes: u64,
 }
 
-/// Lists the existing segments in ascending order. A file counts only if its name is exactly the one that a segment with this ordinal gets.
+/// Lists the existing segments in ascending order. Files whose names only resemble a segment's, such as `1.seg`, are left out.
 pub fn present(disk: &dyn Disk) -> Result<Vec<Present>, PersistError> {
     let files = disk
         .list(FOLDER)
@@ -120,11 +120,11 @@ pub fn contiguous(first: u64, ordinals: &[u64]) -> Result<(), PersistError> {
 /// The first frame of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// The beginning of a record with this number.
+    /// The beginning of a record with this sequence number.
     Record(Seq),
-    /// The continuation of a record with this number, which began in an earlier segment.
+    /// The continuation of a record with this sequence number, which began in an earlier segment.
     Rest(Seq),
-    /// The mark that ends the segment: not even the first frame fitted.
+    /// The mark that ends the segment: it was closed before it held any record, or not even the first frame fitted.
     End,
     /// Only zeros: the segment is prepared.
     Blank,
@@ -169,10 +169,10 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
 }
 
 /// Returns the segment at which to start reading to get all records after `after`: the last one that opens with a record up to `after`, or
-/// with the continuation of one, so that no earlier segment can hold a later record. Segments with an unreliable opening are ignored:
-/// reading more does no harm.
+/// with the continuation of one. No earlier segment can hold a later record. Returns `None` if no segment opens like this.
 ///
-/// An end mark proves nothing: it may repeat a number older than that of the record before it.
+/// Segments whose opening is unreadable are ignored, since reading more than necessary does no harm. So are end marks, whose sequence
+/// number may be lower than that of the record before them.
 pub fn first_needed(
     disk: &dyn Disk,
     ordinals: &[u64],
@@ -271,7 +271,7 @@ pub fn read_header(file: &dyn DiskFile, ordinal: u64) -> io::Result<Result<Heade
     Ok(header(&bytes, ordinal, len))
 }
 
-/// Returns the header of a segment that is about to be written to.
+/// Returns the header of a segment that is about to be written to and that was readable before.
 pub fn writable(file: &dyn DiskFile, ordinal: u64) -> Result<Header, PersistError> {
     let name = name(ordinal);
     let header = read_header(file, ordinal).map_err(PersistError::io("read", &name))?;
@@ -279,7 +279,7 @@ pub fn writable(file: &dyn DiskFile, ordinal: u64) -> Result<Header, PersistErro
         file: name,
         offset: 0,
         after: Seq(0),
-        found: "its header changed while it was open".to_owned(),
+        found: "its header has become unreadable".to_owned(),
     })
 }
 
@@ -291,8 +291,8 @@ pub struct Prepared {
     pub size: u64,
 }
 
-/// Creates a segment of the size for its ordinal, or a smaller one if the disk has no room for that. Otherwise a disk that was full once
-/// would stay full, because sizes double and never shrink.
+/// Creates a segment of the size for its ordinal, or a smaller one if the disk has no room for that. Without smaller segments, the journal
+/// could not use the little space that becomes free on a full disk, because sizes double and never shrink.
 ///
 /// A smaller segment takes at most half of the free space. The rest is for snapshots, without which no segment is ever removed.
 pub fn prepare(
@@ -327,7 +327,8 @@ pub fn needed(ordinal: u64, sizes: Sizes) -> u64 {
     sizes.of(ordinal).min(2 * sizes.first_bytes)
 }
 
-/// Creates a segment: filled with zeros, synced, and only then given its name. An error includes the number of bytes filled before it.
+/// Creates a segment: filled with zeros, synced, and only then given its name. An error comes with the number of bytes that could be
+/// filled, which shows how much space was free.
 fn fill(
     disk: &dyn Disk,
     ordinal: u64,

@@ -1,6 +1,6 @@
 //! A report on the journal, segment by segment: which sequence numbers each holds, how much of it is used, and where it becomes unreadable.
 //!
-//! It decodes as much as it can of damaged segments. The reader, not this module, decides whether unreadable bytes are
+//! It decodes as much as possible of damaged segments. The reader, not this module, decides whether unreadable bytes are
 //! a torn tail or damage, and whether they are needed. It never writes.
 
 use crate::ids::Seq;
@@ -12,7 +12,7 @@ use crate::persist::journal::reader::{Reader, Tail};
 use crate::persist::journal::segment::{self, Header, Present, Unusable};
 use serde::Serialize;
 
-/// The maximum size of a segment, which is read into memory as a whole.
+/// The maximum size of a segment. A segment is read into memory as a whole, so larger files are not read.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The report on one segment.
@@ -116,7 +116,7 @@ pub(super) struct Contents {
     pub(super) short: Option<String>,
 }
 
-/// Reads a segment into memory, or returns why there is nothing to decode.
+/// Reads a segment into memory. The error is the reason why it cannot be decoded.
 pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<Contents, String> {
     if present.bytes > SEGMENT_BYTES_MAX {
         return Err("it is larger than any segment".to_owned());

@@ -1,9 +1,9 @@
 //! Group commit: one write and one sync for all waiting commands.
 //!
-//! The core hands over batches and never blocks. A thread writes everything that has arrived since its last sync, syncs once, and publishes
-//! how far the log can be relied on. When no batch is pending, the core may write and sync in place, which saves a quiet connection two
-//! hand-overs between threads. The backlog is bounded, because the directory limits the number of open commands, and an open command is
-//! at most one record.
+//! The core (the thread of the actors) hands over batches without blocking. The journal thread writes everything that has arrived since its
+//! last sync, syncs once, and publishes the last entry that may be answered. When no batch is pending and syncs are fast, the core may
+//! instead write and sync in place, which saves a quiet connection two hand-overs between threads. The backlog is bounded, because the
+//! number of open commands is limited, and each adds at most one record.
 
 use crate::ids::Seq;
 use crate::persist::error::PersistError;
@@ -61,7 +61,7 @@ struct Shared {
     room: AtomicU8,
     /// The number of bytes that can be written before the reserve is touched.
     space: AtomicU64,
-    /// What the log lacks while its room is not ample.
+    /// The space left and the space needed. Updated only while the room is not [`Room::Ample`].
     shortage: Mutex<Shortage>,
     ended: AtomicBool,
     failure: Mutex<Option<Arc<PersistError>>>,
@@ -74,11 +74,11 @@ struct Counters {
     bytes: AtomicU64,
     writes: AtomicU64,
     syncs: AtomicU64,
-    /// The duration of the newest sync, in microseconds.
+    /// The duration of the last sync, in microseconds.
     sync_us: AtomicU64,
 }
 
-/// Counters of the journal since the start.
+/// Counters of the journal since startup.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct JournalCounts {
     /// The number of bytes written.
@@ -87,7 +87,7 @@ pub struct JournalCounts {
     pub writes: u64,
     /// The number of syncs.
     pub syncs: u64,
-    /// The duration of the newest sync, in microseconds.
+    /// The duration of the last sync, in microseconds.
     pub sync_us: u64,
 }
 
@@ -142,8 +142,8 @@ impl Journal {
         }
     }
 
-    /// Writes a batch immediately, and syncs it if the policy requires. Returns false if the thread has work or the disk is slow; the batch
-    /// must then be handed over instead.
+    /// Writes a batch immediately, and syncs it if the policy requires. Returns whether it did. If the disk is slow, or the thread is busy
+    /// or has ended, the batch must be handed over instead.
     pub fn write_here(&self, batch: &mut Batch) -> bool {
         let sync_us = self.shared.counters.sync_us.load(Ordering::Relaxed);
         let slow = Duration::from_micros(sync_us) > SLOW_SYNC;
@@ -188,7 +188,7 @@ impl Journal {
         (space, self.shared.waiting_bytes.load(Ordering::Acquire))
     }
 
-    /// Returns what the log lacks, unless it has ample room.
+    /// Returns the space left and the space needed for the next segment, or `None` while there is ample room.
     pub fn shortage(&self) -> Option<Shortage> {
         let is_low = self.room() != Room::Ample;
         is_low.then(|| *lock(&self.shared.shortage))
@@ -204,7 +204,7 @@ impl Journal {
         self.shared.fsync
     }
 
-    /// Returns the counters since the start.
+    /// Returns the counters since startup.
     pub fn counts(&self) -> JournalCounts {
         let counters = &self.shared.counters;
         JournalCounts {
@@ -217,13 +217,13 @@ impl Journal {
 }
 
 impl JournalThread {
-    /// Has the thread write and sync its pending batches, and waits for it to end.
+    /// Stops the thread: it writes and syncs its pending batches first. Waits for it to end.
     ///
     /// # Errors
     /// Returns the error for which the journal failed, if it did.
     pub fn stop(self) -> Result<(), Arc<PersistError>> {
         self.shared.ended.store(true, Ordering::Release);
-        // An empty batch wakes the thread, which then sees that it should end.
+        // An empty batch wakes the thread, which then checks whether it should end.
         if self.batches.send(Batch::default()).is_err() {
             tracing::debug!("the journal thread had already ended");
         }
@@ -297,7 +297,7 @@ impl Shared {
             return;
         };
         let written = self.write(writer, &mut batch);
-        // Only now may the core write in place again, because its records are newer.
+        // The core may write in place again only now, because its next records must follow those of this batch.
         self.waiting.fetch_sub(count, Ordering::AcqRel);
         self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
         if written {
@@ -305,7 +305,7 @@ impl Shared {
         }
     }
 
-    /// Writes a batch, and syncs it if required. Returns whether the log can be relied on further than before.
+    /// Writes a batch, and syncs it if the policy requires. Returns whether answers may now be sent up to its last record.
     fn write(&self, writer: &mut Writer, batch: &mut Batch) -> bool {
         if batch.is_empty() {
             return false;
@@ -319,7 +319,7 @@ impl Shared {
             .bytes
             .fetch_add(batch.len() as u64, Ordering::Relaxed);
         match self.fsync {
-            // Records that no answer waits for are synced with the next record that one does wait for, or at the thread's next check.
+            // Records that no answer waits for are synced together with the next awaited batch, or at the thread's next check.
             Fsync::Always => batch.is_awaited() && self.sync(writer),
             Fsync::Interval(_) | Fsync::Never => !batch.is_urgent() || self.sync(writer),
         }

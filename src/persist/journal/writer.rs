@@ -17,18 +17,19 @@ use crate::persist::journal::segment::{self, Header, Prepared, Sizes};
 use crate::persist::journal::window::{each_piece, last_used};
 use std::sync::Arc;
 
-/// How much the log can still accept before it needs space that the disk may not have.
+/// How much the log can still accept before it needs space that the disk may not have. The reserve is the part of the prepared space that
+/// is kept for releases and ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
     /// Everything can be accepted.
     Ample,
-    /// The disk is full and the reserve is touched: accept nothing that adds state.
+    /// The disk is full and the reserve is in use: accept nothing that adds state.
     Low,
     /// Half of the reserve is used up: accept only what frees space.
     Scant,
 }
 
-/// What the log lacks while the disk has no room for its next segment.
+/// The space that is left, and the space that is needed, while the disk has no room for the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// The number of bytes that can still be written to the prepared space.
@@ -135,7 +136,7 @@ impl Writer {
                 assert!(
                     size + (SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES) as u64
                         <= self.sizes.max_bytes,
-                    "a frame fits into the largest segment, or no roll would ever end"
+                    "a frame fits into the largest segment"
                 );
                 self.roll()?;
                 continue;
@@ -143,7 +144,7 @@ impl Writer {
             let bytes = batch
                 .bytes_from(start)
                 .get(..end - start)
-                .expect("frames are whole");
+                .expect("the batch contains whole frames");
             self.put(bytes)?;
             start = end;
         }
@@ -183,12 +184,12 @@ impl Writer {
         self.last
     }
 
-    /// Checks whether the next segment is ready.
+    /// Takes the next segment from the filler if it is ready.
     pub fn refill(&mut self) {
         if self.next.is_some() {
             return;
         }
-        // Once the reserve is touched, it must be known whether the disk has more space: additions are refused only if it does not.
+        // Once the reserve is in use, this waits to find out whether the disk has more space: additions are refused only if it does not.
         let verdict = if !self.starved && self.size - self.offset < self.reserve() {
             Some(self.filler.wait())
         } else {
@@ -280,8 +281,8 @@ impl Writer {
         );
         end.seal_frame(0, distance(self.synced, self.offset), self.salt);
         self.put(end.bytes_from(0))?;
-        // Not recorded in the extent: the record that did not fit may have begun earlier, and a log that ends within a record ends where
-        // the record began.
+        // This sync is not recorded in the extent: if the segment ends within a record and the rest of the record is lost, the log ends
+        // where that record began, before the end of this segment.
         self.sync_segment()?;
         self.ordinal += 1;
         self.size = size;
@@ -310,9 +311,9 @@ fn distance(synced: u64, offset: u64) -> u32 {
 /// Ends the log at `offset` of a segment: only zeros follow, and no later segment.
 ///
 /// If the previous process was killed, the bytes after `synced` may still be only in memory; and if its last sync failed, the operating
-/// system may have forgotten to write them. The writer counts these bytes as synced, so they are written again and synced here. The order
-/// of the steps matters: a crash in between must leave a log that ends in the same position. So a later segment with parts of a cut record
-/// is zeroed before this one loses the mark that points to it, and removed only afterwards.
+/// system may have marked them as clean without writing them. The writer counts these bytes as synced, so they are written again and synced
+/// here. The order of the steps matters: a crash in between must leave a log that ends in the same position. So a later segment with parts
+/// of a cut record is zeroed before this one loses the mark that points to it, and removed only afterwards.
 pub(crate) fn cut(
     disk: &dyn Disk,
     (ordinal, offset): (u64, u64),

@@ -1,7 +1,7 @@
-//! Snapshots: the state of the actors up to a sequence number, so that a start need not replay the whole past.
+//! Snapshots: the state of the actors up to a sequence number, so that recovery need not replay the whole journal.
 //!
 //! Two slots are written in turn. Each is a separate store, and is sealed when it is closed: the seal names every file with its length and
-//! checksum. A slot whose seal does not match is never given to the store again. The journal is kept from the older slot on, so losing
+//! checksum. A slot whose seal does not match is never opened again. The journal is kept from the older slot on, so losing
 //! either slot costs replay time, but never an acknowledged command.
 //!
 //! | file | holds |

@@ -32,10 +32,10 @@ pub struct Page {
     pub content: Vec<u8>,
 }
 
-/// Describes what a snapshot holds. It is stored in the snapshot as the page of the node.
+/// The description of a snapshot's content, stored in the snapshot as the page of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The newest entry when the snapshot was begun: the snapshot covers every entry up to this one, of every actor.
+    /// The last entry when the snapshot was begun: the snapshot covers every entry up to this one, of every actor.
     pub begun: Seq,
     /// The state of each actor, which may include later entries: actors are copied one after another.
     pub states: Vec<Watermark>,
@@ -43,7 +43,7 @@ pub struct Manifest {
     pub at: Timestamp,
     /// The first sequence number that was not reserved at that time.
     pub reserved: Seq,
-    /// The state that the marks up to `begun` add up to. Format 1 has none.
+    /// The state that results from the marks up to `begun`. Format 1 has none.
     #[serde(default)]
     pub marked: Marked,
 }
@@ -76,7 +76,7 @@ impl Page {
         &self,
         mut item: impl FnMut(&[u8], &[u8]) -> Result<(), PersistError>,
     ) -> Result<(), PersistError> {
-        let len = u32::try_from(self.content.len()).expect("pages are bounded");
+        let len = u32::try_from(self.content.len()).expect("a page is smaller than 4 GiB");
         let mut frame = Vec::with_capacity(HEADER_BYTES + self.content.len());
         frame.extend_from_slice(&[0; 4]);
         frame.extend_from_slice(&len.to_le_bytes());
@@ -114,7 +114,7 @@ fn checksum(actor: ActorId, page: PageId, frame: &[u8]) -> u32 {
     crc32c::crc32c_append(name, frame.get(4..).unwrap_or(&[]))
 }
 
-/// Reassembles pages from the items of a store, which come in the order of their keys.
+/// Reassembles pages from the items of a store, which must be passed in the order of their keys.
 #[derive(Default)]
 pub struct Assembly {
     current: Option<Partial>,
@@ -139,7 +139,10 @@ impl Assembly {
             let len = value.get(4..8).and_then(|len| len.first_chunk());
             let len = len.map_or(usize::MAX, |len| u32::from_le_bytes(*len) as usize);
             if len > CONTENT_BYTES_MAX {
-                return Err(format!("page {} of actor {actor} has no header", page.0));
+                return Err(format!(
+                    "page {} of actor {actor} has an invalid header",
+                    page.0
+                ));
             }
             self.current = Some(Partial {
                 actor,
@@ -150,7 +153,7 @@ impl Assembly {
             });
         }
         let Some(partial) = &mut self.current else {
-            // A remnant of a longer page.
+            // The item remains from a longer version of a page that is already complete.
             return Ok(None);
         };
         if (partial.actor, partial.page, partial.next) != (actor, page, part) {

@@ -16,12 +16,12 @@ const HEADER_BYTES: usize = 16;
 const SEAL_BYTES_MAX: u64 = 1 << 20;
 const READ_BYTES: usize = 256 * 1024;
 
-/// Vouches for the files of a closed slot.
+/// Proof that the files of a closed slot are complete and unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     /// A copy of the slot's manifest.
     pub manifest: Manifest,
-    /// The mark in the journal that announces this snapshot: the log reaches at least that far.
+    /// The mark in the journal that announces this snapshot. The log is known to have been on disk up to this mark.
     pub mark: Seq,
     /// The number of pages.
     pub pages: u64,
@@ -75,7 +75,7 @@ impl Seal {
             if *said != crc(version, payload).to_le_bytes() {
                 return None;
             }
-            // As with segments, every later format keeps the header and its checksum.
+            // As with segments, every later format keeps the header and its checksum, so a damaged version is not taken for a newer one.
             if found > FORMAT_VERSION {
                 return Some(SealRead::TooNew(found));
             }

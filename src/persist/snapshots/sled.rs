@@ -158,7 +158,7 @@ fn guard<T>(
     })
 }
 
-/// Extracts the operating system's error from text that contains its debug output.
+/// Extracts the operating system's error from text that contains its debug output; `None` if the text contains none.
 fn system_error(words: &str) -> Option<std::io::Error> {
     let (_, behind) = words.split_once("Os { code: ")?;
     let (code, _) = behind.split_once(',')?;

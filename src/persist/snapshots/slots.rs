@@ -1,8 +1,8 @@
 //! The life of a slot: unsealed, written, closed, settled, read back, synced, sealed.
 //!
-//! Guarantees: a sealed slot was read back completely and is on disk; an unsealed slot is neither trusted nor given to the store. A start
-//! reads a sealed slot without changing a byte of it: because sled tidies up a store when it opens it, a slot is reopened before it is
-//! sealed until that no longer changes anything.
+//! Guarantees: a sealed slot was read back completely and is on disk; an unsealed slot is neither trusted nor opened, but rewritten from
+//! scratch. Recovery reads a sealed slot without changing a byte of it: because sled tidies up a store when it opens it, a slot is
+//! *settled* before it is sealed, that is, reopened until this no longer changes anything.
 
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
@@ -202,7 +202,7 @@ impl Slots {
         })
     }
 
-    /// Seals a closed slot. The journal must have `mark` on disk.
+    /// Seals a closed slot. `mark`, the journal record that announces the snapshot, must be on disk.
     pub fn seal(&self, closed: Closed, mark: Seq) -> Result<Seal, PersistError> {
         let Closed { slot, seal } = closed;
         let seal = Seal { mark, ..seal };
@@ -238,7 +238,7 @@ impl Slots {
         remove().map_err(PersistError::io("remove", &slot.seal()))
     }
 
-    /// Reopens a closed store until that no longer changes anything, and reads all of it each time.
+    /// Reopens a closed store until this no longer changes any file, and reads all of it each time.
     fn settle(&self, slot: SlotId) -> Result<(Contents, Vec<FileSum>), PersistError> {
         let folder = slot.folder();
         let mut before = seal::sum_files(self.disk.as_ref(), &folder)?;
@@ -296,7 +296,7 @@ impl SlotWriter {
         let folder = self.slot.folder();
         if contents.manifest != *manifest {
             return Err(unreadable(&folder)(
-                "it does not contain the data just written".to_owned(),
+                "it does not contain the manifest just written".to_owned(),
             ));
         }
         let disk = &self.slots.disk;

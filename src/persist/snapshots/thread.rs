@@ -1,5 +1,5 @@
 //! The snapshot thread, which carries out the blocking steps of a checkpoint. There is one thread per checkpoint, so that the
-//! memory of the store is released with it.
+//! memory of the store is released when the thread ends.
 //!
 //! The caller gives orders, and gets a callback when each is done. Dropping the handle abandons the checkpoint and its
 //! slot.
@@ -34,7 +34,7 @@ pub struct SnapshotThread {
 
 impl SnapshotThread {
     /// Opens a slot for writing on a separate thread, from scratch if it was not `relied_on`. Calls `opened` with the slot's previous
-    /// manifest, if its content is kept; calls `ended` at the very end, with the slot's seal if it has one.
+    /// manifest, if its content is kept. Calls `ended` when the thread is about to end, with the slot's seal if it was sealed.
     pub fn start(
         disk: Arc<dyn Disk>,
         slots: Slots,
@@ -77,19 +77,19 @@ impl SnapshotThread {
         self.order(Order::Close(manifest, done));
     }
 
-    /// Seals the slot, once `mark` is durable in the journal, and removes segments that are needed neither by this slot nor by the other
-    /// one, which goes up to `older`.
+    /// Seals the slot, and removes segments that are needed neither by this slot nor by the other one, which covers entries up to `older`.
+    /// `mark` must be durable in the journal.
     pub fn seal(&self, mark: Seq, older: Seq, done: Completion<Sealed>) {
         self.order(Order::Seal { mark, older, done });
     }
 
     fn order(&self, order: Order) {
-        // If the thread has ended, it has reported the reason. The order is then dropped, and the waiting caller notices that.
+        // If the thread has ended, it has reported the reason. The order is then dropped with its callback, which the caller detects.
         drop(self.orders.send(order));
     }
 }
 
-/// Carries out an order. Returns false if no further order can follow it.
+/// Carries out an order. Returns whether another order may follow it.
 fn carry_out(writing: &mut Writing, order: Order) -> bool {
     match order {
         Order::Put(pages, done) => complete(done, writing.put(&pages)),

@@ -83,8 +83,8 @@ impl Writing {
         Ok(())
     }
 
-    /// Seals the slot, once `mark` is durable in the journal, and removes segments that are needed neither by it nor by the other slot,
-    /// which goes up to `older`.
+    /// Seals the slot, and removes segments that are needed neither by this slot nor by the other one, which covers entries up to `older`.
+    /// `mark` must be durable in the journal.
     pub fn seal(&mut self, mark: Seq, older: Seq) -> Result<Sealed, PersistError> {
         let Stage::Closed(closed) = std::mem::replace(&mut self.stage, Stage::Failed) else {
             unreachable!("a slot is closed before it is sealed");

@@ -1,4 +1,4 @@
-//! The counts reported by a pass: the last line of its output of the form `{"counts": {…}}`.
+//! The counts reported by a pass (one run of a lease's command): the last line of its output of the form `{"counts": {…}}`.
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
@@ -58,7 +58,7 @@ fn counted(line: &[u8]) -> Option<BTreeMap<String, u64>> {
         .map(|it| it.counts)
 }
 
-/// Counts are not supported without a JSON parser.
+/// Returns `None`: counts are not supported without a JSON parser.
 #[cfg(not(any(feature = "http", feature = "replay")))]
 const fn counted(_: &[u8]) -> Option<BTreeMap<String, u64>> {
     None

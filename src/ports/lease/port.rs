@@ -1,4 +1,5 @@
-//! The port of the `LeaseActor`: writes a line to a log file when a pass begins and another when it ends, like Fossil's backoffice.
+//! The port of the `LeaseActor`: writes a line to a log file when a pass (one run of a lease's command) begins, and another when it ends,
+//! like Fossil's backoffice.
 //!
 //! A separate thread writes, so that a slow disk does not delay the node. A line is written after its journal entry is durable, and is not
 //! retried: it is lost if the server is killed in between, or if the file cannot be written. A failed write is logged.
@@ -29,7 +30,7 @@ pub struct LeasePort {
     lost: u64,
 }
 
-/// The writing thread, started with the first line.
+/// The thread that writes the lines. It is started for the first line.
 #[derive(Debug)]
 struct Writing {
     lines: Sender<(Date, Action)>,

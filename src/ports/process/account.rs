@@ -7,7 +7,7 @@ use std::path::Path;
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 
-/// The user that a process is to run as.
+/// The user and groups that a process will run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Account {
     /// The user, the group and the supplementary groups.
@@ -32,8 +32,8 @@ struct Group<'a> {
     members: Vec<&'a str>,
 }
 
-/// Returns the account that a process is to run as, if its spec names one. A user or group that cannot be found is an error; no other is
-/// substituted.
+/// Returns the account that a process will run as; `None` if its spec names neither user nor group. A user or group that cannot be found is
+/// an error; no other is substituted.
 pub(super) fn of(spec: &Spec) -> Result<Option<Account>, Failure> {
     if spec.user.is_none() && spec.group.is_none() {
         return Ok(None);

@@ -13,7 +13,7 @@ pub(super) struct Attempt<H> {
     /// The spec to launch, kept until a keeper has reported all its attempts, since the attempt may have been launched before a restart of
     /// the coordinator.
     pub(super) spec: Option<Box<Spec>>,
-    /// Whether a keeper may have been asked to launch the attempt. If so, only a keeper can tell that it was not launched.
+    /// Whether a keeper may have been asked to launch the attempt. If so, only the report of a keeper shows whether it was launched.
     pub(super) asked: bool,
     /// The launch request, kept until the keeper answers so that it can be sent to the next keeper.
     pub(super) launch: Option<Box<Launch>>,
@@ -23,9 +23,9 @@ pub(super) struct Attempt<H> {
     pub(super) run_dir: Option<Bytes>,
     /// The process's descriptor. Without a descriptor, the process is looked up by its identity.
     pub(super) handle: Option<H>,
-    /// When the process is next checked, and the interval after that.
+    /// When the process is next checked, and the interval after that, in milliseconds.
     pub(super) next_look: Option<(u64, u64)>,
-    /// The reports of the start and the end, if sent. They are sent again if the action is repeated.
+    /// The reports of the start and the end, once they were sent. They are sent again if the actor repeats its action.
     pub(super) started: Option<Message>,
     pub(super) ended: Option<Message>,
     pub(super) clearing: Option<Clearing>,
@@ -49,7 +49,7 @@ impl<H> Attempt<H> {
         }
     }
 
-    /// Returns whether the attempt has not been launched yet, as far as is known.
+    /// Returns whether no keeper has reported yet that the attempt was launched, or could not be.
     pub(super) const fn is_pending(&self) -> bool {
         self.spec.is_some() || self.launch.is_some()
     }
@@ -80,7 +80,7 @@ impl<H> Attempt<H> {
 
     /// Returns the name of the service that the attempt belongs to, if any.
     fn service(&self) -> Option<String> {
-        // Determined by the directory of its files: only the coordinator sets that, but a client may set an environment.
+        // Determined by the directory of its files, which only the coordinator can set. A client may set environment variables.
         let dir = self
             .run_dir
             .as_ref()?
@@ -135,7 +135,7 @@ pub(super) fn end_of(status: u32) -> End {
     }
 }
 
-/// Describes the subject of a failed step.
+/// Returns the path or the object that a failed step was about; `None` if there is nothing to add to the step itself.
 pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
     let path = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
     match step {

@@ -1,4 +1,4 @@
-//! Clears a tree: continues until it is proved, not just assumed, that none of its processes is alive.
+//! Clears a tree: kills its processes, or only waits for them, until it is proved, not just assumed, that none is alive.
 
 use crate::actors::process::Message;
 use crate::ports::process::world::{Lookup, Survivors, Tree, World};

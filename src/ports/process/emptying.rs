@@ -38,7 +38,7 @@ impl Emptying {
         }
     }
 
-    /// Returns the process whose group has this token.
+    /// Returns the process whose group has this token, if any.
     pub(super) fn of(&self, token: u64) -> Option<ProcessId> {
         self.groups.get(&token).map(|(id, _)| *id)
     }

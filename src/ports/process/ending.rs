@@ -35,7 +35,8 @@ impl<W: World> Follower<W> {
             return self.end(id, End::Lost(Lost::Rebooted), None, [0; 2]);
         }
         if attempt.launched && self.link != Link::Up {
-            // If the process has ended, the keeper may know how. It is looked up after the keeper has reported all its attempts.
+            // If the process has ended, the keeper may have its status. So it is looked up only after the keeper has reported all its
+            // attempts.
             if self.joined().is_err() {
                 self.look(id);
             }

@@ -54,7 +54,7 @@ pub(super) fn of(
     for (name, value) in &spec.env {
         all.insert(name.clone().into_bytes(), value.as_bytes().to_vec());
     }
-    // Only the keeper knows the contents of a parcel.
+    // Only the keeper has the contents of a parcel, so if there is one, secrets are not checked.
     let missing = spec
         .secrets
         .iter()

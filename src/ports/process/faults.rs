@@ -43,7 +43,7 @@ pub enum Fault {
     BeforeThreadCleanup,
     /// The `DispatchActor` panics while it commits the end of the attempt.
     WithinThreadCleanup,
-    /// The `LockActor` panics when the execute lock is released, after the thread is free.
+    /// The `LockActor` panics when the execute lock of the task is released, after the thread of the server is free.
     AfterThreadCleanup,
     /// The keeper is killed after it has reported the exit.
     AfterParent,
@@ -66,7 +66,8 @@ impl Fault {
         Self::DropSignal,
     ];
 
-    /// Returns the fault's name: the corresponding injection point of Wip, with `:kill` appended for the death of the keeper.
+    /// Returns the fault's name: that of the corresponding injection point of Wip, the task runner that tasks are modelled on, with `:kill`
+    /// appended for the death of the keeper.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BeforeParent => "before-parent",
@@ -82,7 +83,7 @@ impl Fault {
         }
     }
 
-    /// Returns the fault with this name.
+    /// Returns the fault with this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }

@@ -82,7 +82,7 @@ pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
     Ok(io::BufReader::with_capacity(64 << 10, file))
 }
 
-/// Describes the missing interpreter that is named in the first line of an existing program.
+/// Describes the missing interpreter that is named in the first line of an existing program; `None` if the program cannot be read.
 pub(super) fn interpreter(path: &Path) -> Option<String> {
     let mut begin = Vec::new();
     let file = File::open(path).ok()?;
@@ -186,7 +186,7 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
-/// Returns the key for the secrets of processes. If there is none, stores `fresh` as the key.
+/// Returns the key for the secrets of processes. If there is no valid one, stores `fresh` as the key.
 ///
 /// # Errors
 /// Returns an error if the key can be neither read nor written.
@@ -395,13 +395,13 @@ mod tests {
         assert_eq!(output(&path), (Output::default(), false));
         let mut content = vec![b'a'; 1000];
         content.extend_from_slice(&[b'z'; Output::SHOWN_BYTES]);
-        std::fs::write(&path, &content).expect("it is written");
+        std::fs::write(&path, &content).expect("the file can be written");
         let (shown, _) = output(&path);
         assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
         assert_eq!(shown.head(), [b'a'; Output::SHOWN_BYTES]);
         assert_eq!(shown.tail(), [b'z'; Output::SHOWN_BYTES]);
         // If a file is only slightly longer than its head, no byte is shown twice.
-        std::fs::write(&path, &content[1000 - 1..]).expect("it is written");
+        std::fs::write(&path, &content[1000 - 1..]).expect("the file can be written");
         let (shown, _) = output(&path);
         assert_eq!(
             (shown.head().len(), shown.tail().len()),

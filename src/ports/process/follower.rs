@@ -28,13 +28,14 @@ pub struct Follower<W: World> {
     pub(super) world: W,
     pub(super) link: Link,
     pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
-    /// The attempts of the keeper, and whether it will report how each ends. It does not for those launched by an earlier keeper.
+    /// The attempts that the keeper holds, and whether it will report how each ends. It does not if an earlier keeper launched the attempt.
     pub(super) held: BTreeMap<ProcessId, bool>,
-    /// Running processes of the keeper that no request has asked to follow.
+    /// Running processes of the keeper that no action of the actor has named.
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
-    /// The attempts that the actor has named since the last census.
+    /// The attempts that actions have named since the last census.
     stated: BTreeSet<ProcessId>,
-    /// The attempts named before the last census, until the keeper has reported all its attempts.
+    /// The attempts named before the last census, until the keeper has reported all its attempts. The keeper may then forget all
+    /// others.
     census: Option<BTreeSet<ProcessId>>,
     /// Whether a census has been taken. A launch requested before the first census may also have been requested before a restart.
     counted: bool,
@@ -130,7 +131,7 @@ impl<W: World> Follower<W> {
             Action::Census => {
                 self.counted = true;
                 self.census = Some(std::mem::take(&mut self.stated));
-                // Even if there is nothing to follow, a keeper may have ends whose `Forget` was lost.
+                // Even if there is nothing to follow, a keeper may still hold ended attempts because the `Forget` for them was lost.
                 if self.world.has_keeper() && self.joined().is_err() {
                     tracing::warn!("failed to join the running keeper");
                 }
@@ -139,7 +140,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns whether the process is on another machine. Nothing can be learned about it here, so it is left alone.
+    /// Returns whether the process is on another machine. Such a process cannot be inspected from here, so it is left alone.
     fn is_elsewhere(&self, identity: &Identity) -> bool {
         identity.machine != self.world.here().0
     }
@@ -355,7 +356,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Has the keeper forget attempts that the actor no longer knows: their ends were durable, but the requests to forget them were lost.
+    /// Lets the keeper forget attempts for which the actor has no record: their ends were durable, but the requests to forget them were
+    /// lost.
     pub(super) fn take_census(&mut self) {
         if self.link != Link::Up {
             return;
@@ -373,14 +375,14 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns when `time_has_come` is to be called, by `World::clock`; `None` if never.
+    /// Returns when `time_has_come` must be called next, by `World::clock`; `None` if it need not be called.
     pub fn deadline(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let rejoin = self.rejoin.map(|(at, _)| at);
         [timer, rejoin].into_iter().flatten().min()
     }
 
-    /// Performs the steps that are due.
+    /// Tries again to join a keeper, checks attempts again, and continues to clear trees, where the time for that has come.
     pub fn time_has_come(&mut self) {
         let now = self.world.clock();
         if self.rejoin.is_some_and(|(at, _)| at <= now) {

@@ -15,7 +15,8 @@ use std::path::Path;
 /// The maximum length of a record, in bytes.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Reads the output of a hook: sends a message for each process, then one with everything else.
+/// Reads the output of a hook: sends a message for each process, then one with everything else. Stops without the last message if `goes_on`
+/// returns `false`.
 pub(super) fn read(
     id: ProcessId,
     path: &Path,
@@ -29,7 +30,7 @@ pub(super) fn read(
     };
     let read = files::reader(path).and_then(|mut file| reading.lines(&mut file, goes_on));
     match read {
-        // The output will be read again when the server starts.
+        // The server is stopping. The output will be read again after the next startup.
         Ok(false) => return,
         Ok(true) => {}
         Err(error) => reading.warn(0, format!("its output cannot be read: {error}")),

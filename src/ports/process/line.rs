@@ -165,7 +165,7 @@ impl Lines {
         }
     }
 
-    /// Returns when a file is to be checked without a notification.
+    /// Returns when the next file must be checked without a notification, if any.
     pub(super) fn next(&self) -> Option<u64> {
         self.all.values().filter_map(|line| line.next).min()
     }
@@ -224,7 +224,7 @@ impl Lines {
     }
 }
 
-/// Returns the offset at which the output of the process begins.
+/// Returns the offset at which the output of the process begins; `None` if it was not stored.
 fn begin_of(dir: &Path) -> Option<u64> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(dir.join(BEGIN), flags, Mode::empty()).ok()?;

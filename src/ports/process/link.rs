@@ -186,7 +186,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
     let failed = |error: &io::Error| files::failure(Step::Keeper, error, &path);
     // No `pre_exec`, user or group here: they would make `Command` fork, which copies the memory of this process.
     let mut command = Command::new(&path);
-    // The name that process lists show.
+    // Process lists show this name instead of the path.
     command.arg0(OsStr::from_bytes(keeper::NAME.to_bytes()));
     command.arg("keeper").arg("--data").arg(data);
     command

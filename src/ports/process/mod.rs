@@ -17,7 +17,7 @@
 //! | `faults.rs` | faults injected on request |
 //! | `tree.rs` | which processes belong to a tree |
 //! | `usage.rs` | the current resource usage of a process |
-//! | `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be |
+//! | `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be empty |
 //! | `follower.rs` `attempt.rs` | the logic: the same code runs on the real world and on that of the simulation |
 //! | `reconcile.rs` | checking on request whether recorded processes are still alive |
 //! | `ending.rs` `report.rs` | following a process to its end; the keeper's reports |

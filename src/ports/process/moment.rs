@@ -3,7 +3,7 @@
 use crate::clock::Date;
 use serde_json::Value;
 
-/// Parses a date: seconds since the Unix epoch, or text such as `2026-01-31T12:00:00.5+01:00`.
+/// Parses a date: seconds since the Unix epoch, or text such as `2026-01-31T12:00:00.5+01:00`; `None` if the value is neither.
 pub(super) fn date(value: &Value) -> Option<Date> {
     match value {
         Value::Number(seconds) => of_seconds(seconds.as_f64()?),
@@ -27,7 +27,7 @@ fn of_seconds(seconds: f64) -> Option<Date> {
     Some(Date(ms))
 }
 
-/// Parses a date as in RFC 3339. A date without an offset is in UTC.
+/// Parses a date as in RFC 3339; `None` if it is invalid or before 1970. A date without an offset is in UTC.
 fn of_text(text: &str) -> Option<Date> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
@@ -52,7 +52,7 @@ fn of_text(text: &str) -> Option<Date> {
     Some(Date(begin * 1000 + of_seconds(second)?.0))
 }
 
-/// Returns how many minutes an offset is ahead of UTC.
+/// Returns how many minutes an offset is ahead of UTC; `None` if it is invalid.
 fn minutes(offset: &str) -> Option<i64> {
     let sign = match offset.get(..1) {
         None => return Some(0),

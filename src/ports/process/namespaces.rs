@@ -1,6 +1,6 @@
 //! PID namespaces that have ended. A process in another namespace cannot be looked up, so its state is unknown, unless no process can be
 //! running there: the namespace of a coordinator that was PID 1 ended with it, along with all processes in it. Only one coordinator at a
-//! time uses a data directory, so the current one knows that its predecessors have exited.
+//! time uses a data directory, so all predecessors of the current one have exited.
 
 use crate::kernel::host;
 use std::collections::BTreeSet;

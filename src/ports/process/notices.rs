@@ -41,7 +41,7 @@ struct Expected {
     words: Words,
 }
 
-/// The status text of a process. Only the newest is reported, and the rate of reports is limited.
+/// The status text of a process. Only the latest is reported, and the rate of reports is limited.
 #[derive(Debug, Default)]
 struct Words {
     said: Option<String>,
@@ -80,7 +80,8 @@ impl Notices {
         notices
     }
 
-    /// Prepares the launch of a process. Returns the variables that configure where it sends notices.
+    /// Prepares for the notices of a process that is about to be launched. Returns the environment variables that the process needs to send
+    /// them.
     pub(super) fn launch(
         &mut self,
         id: ProcessId,
@@ -174,7 +175,7 @@ impl Notices {
         })
     }
 
-    /// Handles a datagram that a process sent by the `sd_notify` protocol.
+    /// Handles a datagram that a process sent by the `sd_notify` protocol. Returns the messages for the actor.
     pub(super) fn say(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
         let Some(expected) = self.expected.get_mut(&id) else {
             return Vec::new();
@@ -217,14 +218,14 @@ impl Notices {
         each.collect()
     }
 
-    /// Returns when the next step is due.
+    /// Returns when `time_has_come` must be called next; `None` if it need not be called.
     pub(super) fn next(&self) -> Option<u64> {
         let each = self.expected.values();
         let times = each.flat_map(|it| [it.beats_by, it.words.next_at()]);
         times.flatten().chain(self.lines.next()).min()
     }
 
-    /// Performs the steps that are due.
+    /// Checks output that is due for a check, missing watchdog notices and postponed status texts. Returns the messages for the actor.
     pub(super) fn time_has_come(&mut self, now: u64) -> Vec<Message> {
         let mut messages = Vec::new();
         if self.lines.next().is_some_and(|at| at <= now) {
@@ -246,7 +247,8 @@ impl Notices {
         messages
     }
 
-    /// Returns the address to which a process sends notices. Another user may have no access to the data directory.
+    /// Returns the address to which a process sends notices. `is_another` is whether it runs as another user, who may have no access to the
+    /// data directory. Returns `None` if there is no socket.
     fn address(&self, is_another: bool) -> Option<Vec<u8>> {
         let data = self.data.as_ref()?;
         let path = || {

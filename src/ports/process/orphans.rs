@@ -32,7 +32,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// Returns when the next step of any kind is due.
+    /// Returns when to wake next without an event, by `World::clock`: the earliest deadline of the follower, the reaping or the notices.
     pub(super) fn next(&self) -> Option<u64> {
         let times = [
             self.deadline(),
@@ -42,8 +42,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         times.into_iter().flatten().min()
     }
 
-    /// Reaps ended children, and returns whether some were skipped. The kernel names one child at a time, and always the same until it is
-    /// reaped, so all processes are searched only if that child is to be skipped.
+    /// Reaps ended children, and returns whether some were skipped. The kernel reports the same ended child until it is reaped, so if that
+    /// child must be skipped, all processes are searched for others.
     fn reap_strangers(&self) -> io::Result<bool> {
         while let Some(pid) = wait::ended()? {
             if self.is_awaited(pid) {

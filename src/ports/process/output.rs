@@ -1,5 +1,6 @@
-//! Output files: they are rotated when they have become too long, and those of hooks are searched for records after the hook has ended.
-//! Both take time, so they have their own thread. Processes that are not hooks and have no size limit cost nothing here.
+//! Rotates output files that have become too long, and reads records from the output of hooks after they have ended.
+//!
+//! Both take time, so a separate thread does them. Processes that are not hooks and have no size limit cost nothing here.
 
 use crate::actors::process::Message;
 use crate::ids::ProcessId;
@@ -73,7 +74,7 @@ impl Outputs {
         self.ask(Request::Bound(id, dir.to_owned(), bound));
     }
 
-    /// Ends the limit, since as far as is known no process writes there any more.
+    /// Ends the limit on the output of a process that has ended, after a last check.
     pub(super) fn release(&mut self, id: ProcessId) {
         if self.thread.is_some() {
             self.ask(Request::Release(id));
@@ -90,7 +91,7 @@ impl Outputs {
             }
         }
         if let Some(asks) = self.thread.as_ref().and_then(|it| it.asks.as_ref()) {
-            // The thread ends only when this handle is dropped.
+            // The thread ends only when this handle is dropped, so this fails only if it has panicked.
             drop(asks.send(asked));
         }
     }
@@ -129,7 +130,7 @@ impl Drop for Thread {
 #[cfg(any(feature = "http", feature = "replay"))]
 use crate::ports::process::hook::read;
 
-/// Without a JSON parser, records cannot be read.
+/// Reports that the output cannot be read: there is no JSON parser in this build.
 #[cfg(not(any(feature = "http", feature = "replay")))]
 fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
     use crate::actors::process::{HookOutput, Warning};
@@ -149,7 +150,7 @@ struct Bounded {
     bound: Bound,
     /// The size at the last check.
     length: u64,
-    /// How many checks to skip now, and the current interval.
+    /// The number of checks still to skip, and the current interval between checks, in units of [`LOOK`].
     skips: u32,
     span: u32,
     /// Whether an error has been logged since the last success.

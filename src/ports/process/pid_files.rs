@@ -59,7 +59,7 @@ impl PidFiles {
     pub(super) fn remove(&mut self, dir: &Path) {
         let path = dir.join(NAME);
         if let Some((run, number)) = self.run.as_ref().zip(self.free.pop()) {
-            // The directory does not exist if all processes so far have theirs elsewhere.
+            // The directory does not exist if all processes so far have their directories elsewhere.
             drop(DirBuilder::new().recursive(true).mode(0o700).create(run));
             if std::fs::rename(&path, spare(run, number)).is_ok() {
                 return self.spare.push(number);
@@ -109,37 +109,39 @@ mod tests {
 
     fn dirs(data: &Path, count: usize) -> Vec<PathBuf> {
         let dirs = (0..count).map(|number| data.join(format!("services/{number}")));
-        dirs.inspect(|dir| fs::create_dir_all(dir).expect("it is made"))
+        dirs.inspect(|dir| fs::create_dir_all(dir).expect("a directory can be created"))
             .collect()
     }
 
     fn read(dir: &Path) -> String {
-        fs::read_to_string(dir.join(NAME)).expect("it is there")
+        fs::read_to_string(dir.join(NAME)).expect("the file exists")
     }
 
     fn inode(dir: &Path) -> u64 {
-        let found = fs::symlink_metadata(dir.join(NAME)).expect("it is there");
+        let found = fs::symlink_metadata(dir.join(NAME)).expect("the file exists");
         assert!(found.is_file(), "{found:?}");
         found.ino()
     }
 
     #[test]
     fn the_file_of_an_ended_process_becomes_that_of_another() {
-        let data = tempfile::tempdir().expect("a directory");
+        let data = tempfile::tempdir().expect("a directory can be created");
         let dirs = dirs(data.path(), 2);
         let mut files = PidFiles::open(Some(data.path()));
-        files.write(&dirs[0], 123_456).expect("it is written");
+        files
+            .write(&dirs[0], 123_456)
+            .expect("the file can be written");
         let first = inode(&dirs[0]);
         files.remove(&dirs[0]);
         assert!(!dirs[0].join(NAME).exists());
         // Files that an earlier coordinator kept are reused too.
         let mut files = PidFiles::open(Some(data.path()));
-        files.write(&dirs[1], 7).expect("it is written");
+        files.write(&dirs[1], 7).expect("the file can be written");
         assert_eq!((read(&dirs[1]).as_str(), inode(&dirs[1])), ("7\n", first));
         // An existing PID file is replaced.
-        files.write(&dirs[0], 1).expect("it is written");
+        files.write(&dirs[0], 1).expect("the file can be written");
         files.remove(&dirs[0]);
-        files.write(&dirs[1], 8).expect("it is written");
+        files.write(&dirs[1], 8).expect("the file can be written");
         assert_eq!(read(&dirs[1]), "8\n");
         files.remove(&dirs[0]);
         assert!(dirs[1].join(NAME).exists(), "only its own is removed");
@@ -147,20 +149,20 @@ mod tests {
 
     #[test]
     fn what_a_process_made_of_its_file_is_not_written_to() {
-        let data = tempfile::tempdir().expect("a directory");
+        let data = tempfile::tempdir().expect("a directory can be created");
         let dirs = dirs(data.path(), 1);
         let (path, other) = (dirs[0].join(NAME), data.path().join("other"));
         let mut files = PidFiles::open(Some(data.path()));
         for link in [fs::hard_link::<&Path, &Path>, |to, from| {
             std::os::unix::fs::symlink(to, from)
         }] {
-            fs::write(&other, "important").expect("it is written");
-            link(&other, &path).expect("it is linked");
+            fs::write(&other, "important").expect("the file can be written");
+            link(&other, &path).expect("the file can be linked");
             files.remove(&dirs[0]);
-            files.write(&dirs[0], 9).expect("it is written");
+            files.write(&dirs[0], 9).expect("the file can be written");
             assert_eq!(read(&dirs[0]), "9\n");
             assert_eq!(
-                fs::read_to_string(&other).expect("it is there"),
+                fs::read_to_string(&other).expect("the file exists"),
                 "important"
             );
             files.remove(&dirs[0]);
@@ -169,20 +171,20 @@ mod tests {
 
     #[test]
     fn no_more_are_kept_than_are_of_use() {
-        let data = tempfile::tempdir().expect("a directory");
+        let data = tempfile::tempdir().expect("a directory can be created");
         let dirs = dirs(data.path(), SPARE_MAX + 2);
         let mut files = PidFiles::open(Some(data.path()));
         for dir in &dirs {
-            files.write(dir, 1).expect("it is written");
+            files.write(dir, 1).expect("the file can be written");
         }
         for dir in &dirs {
             files.remove(dir);
             assert!(!dir.join(NAME).exists());
         }
-        let kept = fs::read_dir(data.path().join("run")).expect("it is there");
+        let kept = fs::read_dir(data.path().join("run")).expect("the directory exists");
         assert_eq!(kept.count(), SPARE_MAX);
         let mut nowhere = PidFiles::open(None);
-        nowhere.write(&dirs[0], 1).expect("it is written");
+        nowhere.write(&dirs[0], 1).expect("the file can be written");
         nowhere.remove(&dirs[0]);
         assert!(!dirs[0].join(NAME).exists());
     }

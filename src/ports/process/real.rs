@@ -1,4 +1,4 @@
-//! The real world: kernel, keeper and files.
+//! The real world: performs the operations of `world.rs` on kernel, keeper and files.
 
 use crate::actors::dispatch::Task;
 use crate::actors::process::{
@@ -60,7 +60,7 @@ pub struct Place {
     pub is_init: bool,
     /// The observations for the status.
     pub observed: Observed,
-    /// How processes that work on tasks report; `None` without a data directory.
+    /// The socket and key for the reports of processes that work on tasks; `None` without a data directory.
     pub reporting: Option<Reporting>,
     /// Faults that tasks may request; `None` if that is not allowed.
     pub faults: Option<Faults>,
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// The real world.
+/// The world of kernel, keeper and files.
 pub(super) struct Real<R> {
     place: Place,
     clock: SystemClock,
@@ -160,12 +160,12 @@ impl<R: FnMut(Message)> Real<R> {
         })
     }
 
-    /// Returns the process with this epoll token.
+    /// Returns the process with this epoll token, if any, and removes the token, since epoll reports it only once.
     pub(super) fn watched(&mut self, token: u64) -> Option<ProcessId> {
         self.watched.remove(&token)
     }
 
-    /// Returns the process whose control group has this epoll token.
+    /// Returns the process whose control group has this epoll token, if any.
     pub(super) fn emptied(&self, token: u64) -> Option<ProcessId> {
         self.emptying.of(token)
     }
@@ -342,7 +342,7 @@ impl<R: FnMut(Message)> Real<R> {
         Leak { holders }
     }
 
-    /// Returns the directory of a process that was launched.
+    /// Returns the directory of a launched process; `None` without a data directory.
     fn run_dir(&self, id: ProcessId, own: Option<&Bytes>) -> Option<PathBuf> {
         Some(run_dir(self.place.data.as_ref()?, id, own))
     }
@@ -464,7 +464,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(link) = &mut self.link
             && let Err(error) = link.ask(&request)
         {
-            // Part of the request may have been sent. The end of the connection is noticed next, and all requests are sent again.
+            // Part of the request may have been sent. The thread then finds the connection closed, and all requests are sent again.
             tracing::warn!("failed to send a request to the keeper: {error}");
             link.end();
         }

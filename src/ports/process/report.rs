@@ -31,7 +31,7 @@ impl<W: World> Follower<W> {
                 for id in followed {
                     self.look(id);
                 }
-                // Processes that ended before this keeper had reported all its attempts: now that it has, handle their ends.
+                // The ends of some processes were not handled until now, because the keeper might have reported how they ended.
                 let gone: Vec<ProcessId> = self.awaited().collect();
                 for id in gone {
                     self.ended(id);
@@ -66,7 +66,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Lists the processes that are running as far as is known but have no descriptor.
+    /// Lists the processes that are not known to have ended but have no descriptor.
     fn unanswered(&self) -> impl Iterator<Item = ProcessId> {
         let attempts = self.attempts.iter();
         attempts
@@ -155,8 +155,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles the loss of the keeper. Another is started if there is something to launch or to learn. In the meantime, running processes
-    /// are followed by their own descriptors.
+    /// Handles the loss of the keeper. Another is joined or started, unless all attempts have ended. In the meantime, running processes are
+    /// followed by their own descriptors.
     pub fn keeper_gone(&mut self) {
         self.link = Link::Down;
         self.held.clear();

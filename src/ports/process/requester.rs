@@ -36,7 +36,7 @@ impl From<u32> for Requester {
     }
 }
 
-/// Returns a process, its parent and its further ancestors, as far as they are visible.
+/// Returns a process and its ancestors, starting with its parent, up to the first that is not visible. Empty if the process has exited.
 pub(crate) fn line(process: Requester) -> Vec<Identity> {
     let mut line = Vec::new();
     let mut next = process.pid;
@@ -54,7 +54,7 @@ pub(crate) fn line(process: Requester) -> Vec<Identity> {
     line
 }
 
-/// Collects what is known about a process that is to be registered; `None` if the process does not exist.
+/// Collects the information for registering a process; `None` if the process does not exist.
 pub(crate) fn describe(
     process: Requester,
     tags: Tags,

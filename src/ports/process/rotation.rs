@@ -18,15 +18,17 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The maximum number of times that a file is checked for new output before it is truncated.
 const LOOKS: u32 = 8;
 
-/// How much a rotation removed, and whether output may have been lost.
+/// The result of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotated {
+    /// The number of bytes removed from the file.
     pub(super) bytes: u64,
-    /// Whether the file was truncated because its beginning could not be removed.
+    /// Whether the file was truncated because its beginning could not be removed. Some output may then have been lost.
     pub(super) is_cut: bool,
 }
 
-/// Rotates a file, keeping `kept` rotated files. If `goes_on` returns `false` between two chunks, the rotation is abandoned without effect.
+/// Rotates a file, keeping `kept` rotated files. Returns an error if `goes_on` returns `false` between two chunks: the rotation is then
+/// abandoned without effect.
 pub(super) fn rotate(path: &Path, kept: u8, goes_on: &dyn Fn() -> bool) -> io::Result<Rotated> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -64,7 +66,7 @@ impl Rotation<'_> {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Removes the beginning of the file, to which no process writes any more.
+    /// Moves the first `bytes` bytes of the file, to which no process writes any more, to a rotated file.
     fn shorten(&self, bytes: u64) -> io::Result<Rotated> {
         self.keep(0..bytes)?;
         rustix::fs::fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, 0, bytes)?;
@@ -72,7 +74,7 @@ impl Rotation<'_> {
         Ok(Rotated { bytes, is_cut })
     }
 
-    /// Truncates the file to zero length.
+    /// Moves the content of the file to a rotated file, and truncates the file to zero length.
     fn cut(&self) -> io::Result<Rotated> {
         let mut bytes = self.length()?;
         self.keep(0..bytes)?;

@@ -1,4 +1,4 @@
-//! Determines the sender of a notice: a process speaks for the record that it, or one of its ancestors, was launched for.
+//! Determines the sender of a notice: the record for which the sending process, or one of its ancestors, was launched.
 
 use crate::actors::process::{Message, Notice};
 use crate::ids::ProcessId;
@@ -24,7 +24,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
             let Some(datagram) = self.world.notices.receive(token, &mut buffer) else {
                 return;
             };
-            // Determined before the next datagram is read, since a sender that waits for its notice to be received may exit then.
+            // The sender is looked up before the next datagram is read: once its notices have been received, it may exit.
             let of = datagram.sender.and_then(|sender| self.speaker(sender));
             let Some(id) = of.filter(|id| self.world.notices.may_say(*id)) else {
                 tracing::debug!("ignored a notice from {:?}", datagram.sender);
@@ -38,14 +38,14 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// Handles growth of output that is being searched.
+    /// Searches output that has grown, and reports the processes that are ready according to it.
     pub(super) fn output_grew(&mut self) {
         let now = self.world.clock();
         let messages = self.world.notices.grown(now);
         self.tell(messages);
     }
 
-    /// Handles expected notices that are due.
+    /// Reports missing watchdog notices and postponed status texts when their time has come.
     pub(super) fn expect_more(&mut self) {
         let now = self.world.clock();
         if self.world.notices.next().is_some_and(|at| at <= now) {
@@ -67,8 +67,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// Returns the record that a process speaks for, by its control group or by an ancestor that is a leader. A process that has neither is
-    /// identified by its environment, if it runs as the leader's user.
+    /// Returns the record that a sender belongs to, by its control group or by an ancestor that is the leader of a record. Without either,
+    /// the sender is identified by its environment, if it runs as the leader's user.
     fn speaker(&self, sender: Sender) -> Option<ProcessId> {
         let contained = self.world.groups().attempt_of(sender.pid);
         if let Some(id) = contained.filter(|id| self.attempts.contains_key(id)) {
@@ -91,7 +91,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         (of_leader == Some(sender.user)).then_some(named)
     }
 
-    /// Returns the record whose leader has this PID.
+    /// Returns the record whose leader has this PID, if any.
     fn leads(&self, pid: u32) -> Option<ProcessId> {
         let has_its_pid = |identity: &crate::actors::process::Identity| identity.pid == pid;
         let mut attempts = self.attempts.iter();

@@ -68,7 +68,8 @@ struct Shared {
     /// Set once there is an actor to report to.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
-    /// Whether a census was skipped because nothing was followed and there was no keeper. The thread takes it when it starts.
+    /// Whether an [`Action::Census`] was skipped because nothing was followed and there was no keeper. It is performed when the thread
+    /// starts.
     counted: AtomicBool,
     /// Actions to be performed, in order, once a thread can be started. Launches are refused instead of queued.
     waiting: Mutex<Vec<Request>>,
@@ -140,17 +141,17 @@ impl Keeping {
         self.0.place.data.clone()
     }
 
-    /// Returns how processes that work on tasks report.
+    /// Returns the socket on which processes that work on tasks report, with the key of their secrets; `None` without a data directory.
     pub fn reporting(&self) -> Option<&Reporting> {
         self.0.place.reporting.as_ref()
     }
 
-    /// Returns the faults that tasks may request, if that is allowed.
+    /// Returns the pending faults; `None` if tasks may not request any.
     pub fn faults(&self) -> Option<&Faults> {
         self.0.place.faults.as_ref()
     }
 
-    /// Returns the path of the keeper's socket, if there can be a keeper.
+    /// Returns the path of the keeper's socket; `None` without a data directory, because there is no keeper then.
     pub fn socket(&self) -> Option<PathBuf> {
         let data = self.0.place.data.as_ref()?;
         Some(data.join(crate::keeper::SOCKET))
@@ -161,7 +162,7 @@ impl Keeping {
         &self.0.place.observed
     }
 
-    /// Returns the directory of a process that is launched.
+    /// Returns the directory of a launched process; `None` without a data directory.
     pub fn run_dir(&self, id: ProcessId, own: Option<&Bytes>) -> Option<PathBuf> {
         Some(files::run_dir(self.0.place.data.as_ref()?, id, own))
     }
@@ -206,7 +207,7 @@ impl Keeping {
 impl Started {
     fn ask(&self, asked: Request) {
         if self.asks.send(asked).is_ok() {
-            // A counter at its maximum also wakes the thread.
+            // This fails only if the counter is at its maximum, which wakes the thread as well.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
@@ -244,7 +245,7 @@ impl ProcessPort {
         reporter: impl Fn() -> R + Send + Sync + 'static,
     ) -> Self {
         let reporter: Box<Reporter> = Box::new(move || Box::new(reporter()));
-        // Each node has one port.
+        // This cannot fail, because each node has only one port.
         drop(keeping.0.reporter.set(reporter));
         Self(keeping)
     }
@@ -253,10 +254,10 @@ impl ProcessPort {
 impl Port<ProcessMachine> for ProcessPort {
     fn perform(&mut self, action: effect::Action<Action>) {
         let effect::Action { attempt, what, .. } = action;
-        // If the thread never ran and there is no keeper, a census would find nothing.
+        // A census lets the keeper forget attempts. If the thread never ran and there is no keeper, it would have no effect.
         let nothing = what == Action::Census && self.0.0.started.get().is_none();
         if nothing && !self.0.0.place.may_have_keeper() {
-            // The thread takes the census when it starts. Until then, it assumes that an earlier keeper may have carried out any launch.
+            // The thread performs the census when it starts. Until then, it assumes that an earlier keeper may have carried out any launch.
             self.0.0.counted.store(true, Ordering::Relaxed);
         } else {
             self.0.ask(Request::Perform(attempt, Box::new(what)));

@@ -42,7 +42,7 @@ impl Groups {
         group.is_dir().then_some(group)
     }
 
-    /// Returns the attempt whose control group contains a process.
+    /// Returns the attempt whose control group contains a process, if any.
     pub(super) fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
         let base = self.base.as_ref()?;
         let group = cgroup::of(pid)?;
@@ -135,7 +135,7 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
     };
     let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
     let same = same && (pid != leader.pid || is_process(pid, leader)?);
-    // The PID was held throughout, so it belonged to the same process all the time.
+    // If the process still holds its PID now, what was just read by PID is about this process.
     if same && pidfd.is_held()? {
         pidfd.signal(signal)?;
     }
@@ -203,7 +203,7 @@ fn attributed(pid: u32, id: ProcessId) -> Option<bool> {
     Some(id_in_environment(pid)? == id.to_string().into_bytes())
 }
 
-/// Returns the record named in the environment of a process.
+/// Returns the record named in the environment of a process, if any.
 pub(super) fn named(pid: u32) -> Option<ProcessId> {
     String::from_utf8(id_in_environment(pid)?)
         .ok()?

@@ -8,7 +8,7 @@ use std::path::Path;
 /// The resources used by a process or a control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time since the start, in milliseconds.
+    /// Processor time since the process or the group was created, in milliseconds.
     pub cpu_ms: u64,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -16,7 +16,8 @@ pub struct Usage {
     pub is_of_group: bool,
 }
 
-/// Reads the usage of the control group if the kernel accounts for it, otherwise that of the leader alone.
+/// Reads the usage of the control group if the kernel accounts for it, otherwise that of the leader alone. Returns `None` if neither can be
+/// read.
 pub(super) fn read(leader: &Identity, group: Option<&Path>) -> Option<Usage> {
     let counted = group.and_then(|group| cgroup::usage(group).ok().flatten());
     if let Some((cpu_ms, memory_bytes)) = counted {

@@ -1,4 +1,4 @@
-//! The operations that the port needs from kernel, keeper and files. The real world is in `real.rs`; the simulation has one that reuses
+//! The operations that the port needs from kernel, keeper and files. The real world is in `real.rs`; the world of the simulation reuses
 //! PIDs, loses descriptors, delays exits and reboots.
 
 use crate::actors::process::{Expectation, Failure, Identity, Message, Remains, Spec};
@@ -13,7 +13,7 @@ use crate::kernel::pidfd::ExitStatus;
 pub enum Lookup<H> {
     /// The process is alive, and this descriptor refers to it and to no other process.
     Alive(H),
-    /// The process has ended. Contains its status if the kernel still knows it.
+    /// The process has ended. Contains its status if the kernel can still report it.
     Gone(Option<u32>),
     /// The state is unknown: no descriptors are available, or the process may not be inspected.
     Unknown,
@@ -35,7 +35,7 @@ impl Survivors {
     }
 }
 
-/// A tree: the processes launched or registered under an id.
+/// A tree: the process of a record, which is its leader, and all descendants of that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
     /// The id of the record.
@@ -64,7 +64,7 @@ pub trait World {
     fn find(&mut self, identity: &Identity) -> Lookup<Self::Handle>;
     /// Arranges for `Follower::ended` to be called when the process ends.
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
-    /// Returns how the process ended, as far as the kernel reports this to processes other than the parent.
+    /// Returns how the process ended, as the kernel reports it to processes other than the parent.
     fn status(&mut self, handle: &Self::Handle) -> ExitStatus;
     /// Sends a signal to the process or to its group; returns the errno on failure.
     fn signal(&mut self, handle: &Self::Handle, signal: u8, group: bool) -> Result<(), i32>;
@@ -77,18 +77,18 @@ pub trait World {
     /// Sends a signal to all processes of a tree; returns the errno on failure.
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32>;
 
-    /// Returns whether a keeper is running, whether or not it has been joined.
+    /// Returns whether a keeper may be running, even if it has not been joined.
     fn has_keeper(&mut self) -> bool;
-    /// Joins the running keeper, or starts one, and sends `Hello` to it.
+    /// Joins the running keeper, or starts one: connects to it and sends `Hello`.
     fn join(&mut self) -> Result<(), Failure>;
-    /// Sends a request to the keeper. Without a keeper it does nothing: the request is sent again to the next keeper.
+    /// Sends a request to the keeper. Does nothing without a keeper: the follower sends the request again to the next one.
     fn ask(&mut self, request: Request);
 
     /// Prepares the files and the environment of a launch.
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure>;
     /// Starts to expect notices from a launched process, unless notices are already expected from it.
     fn expect(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _expectation: &Expectation) {}
-    /// Has the output of a hook read in the background.
+    /// Starts reading the output of a hook in the background.
     fn read(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>) {}
     /// Writes the PID file of a running process.
     fn note(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32);
@@ -100,7 +100,8 @@ pub trait World {
     /// contain the PID file of the next process of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
-    /// Describes the missing interpreter of a program that exists although the kernel reports it as missing.
+    /// Describes the missing interpreter of a program that exists although the kernel reports it as missing; `None` if the program itself
+    /// is missing.
     fn lacks(&mut self, _launch: &Launch) -> Option<String> {
         None
     }
