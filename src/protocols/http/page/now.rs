@@ -1,4 +1,4 @@
-//! The first view: problems, activity, the longest waits, and totals.
+//! The start page: problems, activity, the longest waits, and totals.
 
 use crate::actors::dispatch::{RunStatus, TaskFilter, TaskView};
 use crate::actors::lease::LeaseView;
@@ -27,7 +27,7 @@ use maud::{Markup, html};
 /// The maximum number of rows in each list of waiters.
 const MOST: u32 = 8;
 
-/// The number of busiest queues that are searched for the longest-waiting jobs.
+/// The number of busiest queues that are examined for the longest-waiting jobs.
 const LOOKED_AT: u32 = 100;
 
 /// The maximum number of leases examined.
@@ -245,7 +245,7 @@ fn node(status: &NodeStatus, here: PageClock) -> Markup {
             div { dt { "Uptime" } dd { (text::span(status.uptime_ms)) } }
             div { dt { "Data" } dd { @match &status.data { Some(data) => (render::words(&data.display().to_string())), None => "in memory only" } } }
             div { dt { "fsync" } dd { (status.fsync) } }
-            div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since the start" } } }
+            div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since startup" } } }
             @if let Some(bytes) = status.process.memory_bytes { div { dt { "Memory" } dd { (text::bytes(bytes)) } } }
             @if let Some([load, ..]) = status.host.load { div { dt { "Load" } dd { (format!("{load:.2}")) } } }
         }
