@@ -333,7 +333,7 @@ impl Page {
         }
         let upto = [("a", SlotId::A), ("b", SlotId::B)]
             .map(|(name, slot)| (name, snapshots.slots[slot].map_or(0, |upto| upto.0)));
-        let help = "Last sequence number covered by the snapshot in each slot, 0 if it is not sealed";
+        let help = "Last sequence number in the snapshot of each slot, 0 if it is not sealed";
         self.gauges("snapshot_seq", help, "slot", &upto);
     }
 

@@ -106,7 +106,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
-                more: "If its tree is being stopped, also waits for that, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `status` shows which.",
+                more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `status` shows which.",
                 answer: "The record of the process.",
             },
             &[Absent, Waits, Failed],
@@ -388,7 +388,7 @@ pub(crate) struct Awaited {
     /// The maximum time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Whether to wait only for the process itself, even if its tree is being stopped or a lock or claim is bound to it.
+    /// Whether to wait only for the process itself, even if its tree is being stopped or a lock, claim or pass is bound to it.
     #[serde(default)]
     leader: bool,
 }
