@@ -1,7 +1,7 @@
 //! The busiest queues, locks, leases and tasks, for an overview: `sexton top` polls it once a second.
 //!
 //! The work for an answer is bounded: if there are very many queues, each answer covers a share of them, and includes the position
-//! where the next one continues.
+//! at which the next answer continues.
 
 use crate::actors::lock::{Contended, Ranking};
 use crate::actors::queue::QueueView;

@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "push_job",
                 summary: "Add a job",
                 more: "With `dedup`, the job is added only if no unclaimed job of the queue has the same key. With `unique_for_ms`, the key also stays reserved for that time, whatever happens to the job.",
-                answer: "The id of the job, or of the existing one.",
+                answer: "The id of the job, or of the existing job with the same key.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
         ),
@@ -45,7 +45,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "push_jobs",
                 summary: "Add several jobs atomically",
                 more: "Adds all of them or none, even if the coordinator crashes. If several have the same deduplication key, only the last one is added.",
-                answer: "The id of each job, or of the existing one.",
+                answer: "The id of each job, or of the existing job with the same key.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
         ),
@@ -175,6 +175,7 @@ pub(crate) struct Push {
     /// Whether the job is retried when a claim ends without a report. If false, it runs at most once.
     #[serde(default = "yes")]
     retries: bool,
+    /// The root job that the job comes from.
     root: Option<RootJob>,
     /// Whether the job is the root job itself. If so, the root job is registered, too.
     #[serde(default)]
@@ -190,7 +191,7 @@ const fn yes() -> bool {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RootJob {
-    /// Identifies the root job's jobs within the queue.
+    /// Identifies, within the queue, the root jobs that replace each other.
     signature: String,
     /// The time of the root job, in any unit; larger is newer.
     at: u64,
@@ -279,7 +280,7 @@ async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAl
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RegisterRoot {
     queue: QueueName,
-    /// Identifies the root job's jobs within the queue.
+    /// Identifies, within the queue, the root jobs that replace each other.
     signature: String,
     /// The time of the root job, in any unit; larger is newer.
     at: u64,

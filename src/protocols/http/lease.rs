@@ -253,8 +253,8 @@ pub(crate) struct Claiming {
     /// Whether the request is dropped unless its turn comes immediately.
     #[serde(default)]
     no_delay: bool,
-    /// The maximum time to wait for its turn, in seconds. With 0, a claim bound to a process may be repeated, and keeps its
-    /// position in line until then; any other claim gets its turn immediately or not at all.
+    /// The maximum time to wait for its turn, in seconds. With 0, a claim bound to a process keeps its position in line until
+    /// `until_at` of `next`, and can be repeated until then; any other claim gets its turn immediately or not at all.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
     /// The maximum time between two renewals of the pass, in milliseconds, if the pass is not bound to a process.

@@ -113,7 +113,7 @@ struct LeaseDetails {
 async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>, Problem> {
     let after = asked.after.as_deref().map(|text| {
         let name = Name::from_text(text);
-        name.ok_or_else(|| Problem::field("after", "must be the next of the previous answer"))
+        name.ok_or_else(|| Problem::field("after", "must be the `next` of the previous answer"))
     });
     let leases = call.node.leases();
     let page = async |after: Option<Name>, most| {

@@ -1,4 +1,4 @@
-//! Lists as answers. Each is bounded in bytes, and only a limited number are being built or sent at a time.
+//! Lists as answers. Each list is bounded in bytes, and only a limited number of lists are built or sent at a time.
 //!
 //! The items of a list and their JSON form are defined by its route.
 

@@ -364,7 +364,7 @@ pub(crate) struct Process {
     stderr: Option<Stream>,
     /// The processes that still had its output open after its end, which is a leak. Null if there were none; empty if they are unknown.
     output_held_by: Option<Vec<Holder>>,
-    /// For a hook, the parsed output, once it has been read.
+    /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
     hook: Option<Hook>,
     /// Current resource usage; only if requested, and only for a running process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -407,7 +407,7 @@ pub(crate) struct Hook {
 /// A line that is not a valid record.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Broken {
-    /// The line number, from 1; 0 if no single line is concerned.
+    /// The line number, from 1; 0 if the warning is not about a single line.
     line: u32,
     /// What is wrong with the line.
     words: String,

@@ -152,9 +152,9 @@ pub(crate) struct Queue {
     watching: u32,
     /// The number of jobs added since the queue was created or the coordinator started, whichever is later.
     total: u64,
-    /// The number of jobs deleted in the same time.
+    /// The number of jobs deleted since the queue was created or the coordinator started, whichever is later.
     deletes: u64,
-    /// The number of pauses in the same time.
+    /// The number of pauses since the queue was created or the coordinator started, whichever is later.
     pauses: u64,
     /// Milliseconds until its pause ends; null if it has none.
     paused_ms: Option<u64>,

@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(5);
 /// The number of readings kept: the first and the last of them are ten minutes apart.
 pub(crate) const KEPT: usize = 121;
 
-/// The kinds of activity counted.
+/// The kinds of activity that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// LockServer commands.
@@ -58,7 +58,7 @@ struct Reading {
     counts: [Option<u64>; Counted::ALL.len()],
 }
 
-/// The most recent readings.
+/// The readings of the last ten minutes, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<VecDeque<Reading>>);
 

@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "job_result",
                 summary: "Get the result of a job",
-                more: "Returns the result as stored by the worker; for a job abandoned without one, its state. With `wait`, answers when the job is over or the wait times out. A job that is over without a result is `absent`.",
+                more: "Returns the result that the worker stored. For a job that was abandoned without a result, `status` is `failed`, with the last error. With `wait`, answers when the job is over or the wait times out. A job that is over and has no result is `absent`.",
                 answer: "The result; if `status` is `open`, there is none yet.",
             },
             &[Absent, Waits, Failed],

@@ -16,7 +16,7 @@ const BASE64: &str =
 /// The keyword that marks an object to which later versions may add members.
 pub(crate) const OPEN: &str = "x-open";
 
-/// Schemas of inputs and outputs, which differ in what may be left out.
+/// The schemas of inputs and outputs. The same type has two schemas if members may be missing in a request but not in an answer.
 pub(crate) struct Schemas {
     taken: SchemaGenerator,
     given: SchemaGenerator,

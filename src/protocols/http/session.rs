@@ -439,7 +439,7 @@ async fn end(mut stream: impl Stream) {
             }
         }
     };
-    // In either case, client closed or timeout, the socket is closed now.
+    // The socket is closed now, whether the client has closed its side or the time is over.
     drop(timeout(LINGER, unread).await);
 }
 

@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 /// The maximum size of a file, in bytes. A certificate chain has a few thousand bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The maximum time for a handshake: the same as for a request.
+/// The maximum time for a handshake, the same as the time for a request to arrive.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The certificate sent to clients, with its key. Clones share the configuration.

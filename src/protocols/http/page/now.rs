@@ -30,7 +30,7 @@ const MOST: u32 = 8;
 /// The number of busiest queues that are examined for the longest-waiting jobs.
 const LOOKED_AT: u32 = 100;
 
-/// The maximum number of leases examined.
+/// The maximum number of active leases examined for problems.
 const LEASES: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -179,7 +179,7 @@ fn oldest(queues: &[QueueView], here: PageClock) -> Markup {
     }
 }
 
-/// Returns the tasks that are ready but not running, oldest first.
+/// Returns tasks that have not started or wait for their next burst, oldest first.
 async fn waiting_tasks(call: &Call) -> Result<Vec<TaskView>, Problem> {
     let tasks = call.node.tasks();
     let mut waiting = Vec::new();

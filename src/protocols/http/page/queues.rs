@@ -126,7 +126,7 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
     }
 }
 
-/// Renders a cell with a counter and its rate.
+/// Renders a cell with a counter and, unless it is zero or unknown, its rate.
 fn counted(count: u64, rate: Option<f64>) -> Markup {
     html! {
         td.n {
