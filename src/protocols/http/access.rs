@@ -250,7 +250,7 @@ fn check_token(
     match credentials.as_bytes().split_at_checked(7) {
         Some((scheme, offered)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
             let found = tokens.find(offered);
-            found.map_or_else(|| refused("the token is not accepted"), Ok)
+            found.map_or_else(|| refused("the token is unknown"), Ok)
         }
         Some(_) | None => refused("expected a bearer token"),
     }

@@ -52,8 +52,7 @@ async fn enter(call: &Call) -> Result<HttpResponse, Problem> {
     let Entering { token, to } = call.form()?;
     let until = call.shared.date().plus_ms(LASTS_S * 1000);
     let login = tokens.login(token.as_bytes(), until);
-    let words = "the token is not accepted";
-    let login = login.ok_or_else(|| Problem::new(Reason::Unauthorized, words))?;
+    let login = login.ok_or_else(|| Problem::new(Reason::Unauthorized, "the token is unknown"))?;
     let mut response = see_other(if is_ours(&to) { &to } else { "/" });
     set_cookie(call, &mut response, (&login, LASTS_S));
     Ok(response)
