@@ -71,7 +71,7 @@ fn what_is_amiss_stands_first() {
     run(handle.begin_drain(Drain::Locks)).expect("the node answers");
     shows(
         &browser.page("/"),
-        &["Draining New locks are refused until the next start"],
+        &["Draining New locks are refused until the coordinator restarts"],
     );
 }
 

@@ -1,7 +1,7 @@
 //! Decides which clients' requests are accepted. Any web page can make a browser send requests here: through DNS
 //! rebinding, with a foreign host name in `Host`, or across sites, with a foreign site in `Origin`. Over TCP, both are refused.
 //!
-//! What an accepted request may do is decided elsewhere.
+//! Whether a client may start processes is decided here, too. Everything else that it may do is decided by the actors.
 
 use crate::clock::Date;
 use crate::handle::Requester;
@@ -33,12 +33,12 @@ pub(crate) enum Gate {
     Token,
     /// A token in a header, or the login cookie of a browser: for pages.
     Page,
-    /// None: for the login form and the files it loads.
+    /// No credentials: for the login form and the files it loads.
     Open,
 }
 
 impl Gate {
-    /// Returns the gate of a path.
+    /// Returns the credentials that a path requires.
     pub(crate) fn of(path: &str) -> Self {
         match path {
             "/page.css" | "/page.js" | "/page.svg" | "/page/login" | "/page/enter" => Self::Open,
@@ -49,10 +49,10 @@ impl Gate {
     }
 }
 
-/// The origin of a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// A TCP client; holds the local address it connected to.
+    /// A TCP client, with the address of this machine that it connected to.
     Tcp(IpAddr),
     /// A process on this machine.
     Socket {
@@ -81,7 +81,7 @@ pub(crate) struct Rules<'a> {
 /// Whether a caller has [`Scope::Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Running {
-    /// The caller is the local user that the processes would run as, or has a token with the scope.
+    /// The caller is the coordinator's own user or root on the Unix socket, or sent a token with the scope over TLS or from this machine.
     Allowed,
     /// The caller has a token with the scope, but sent it over a connection that others can read.
     Exposed,
@@ -89,7 +89,7 @@ pub(crate) enum Running {
     Denied,
 }
 
-/// Checks whether a request is accepted, and returns whether its caller may start processes.
+/// Checks whether a request is accepted, and returns whether its caller may start processes. The error is the refusal.
 pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Running, Problem> {
     if let (Peer::Socket { .. }, Gate::Page) = (peer, Gate::of(head.uri.path())) {
         // A browser may reach the socket through a forwarded port, possibly under a foreign host name.
@@ -102,7 +102,7 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
         Peer::Socket { .. } if rules.lets_others_in => Ok(Running::Denied),
         Peer::Socket { .. } => Err(Problem::new(
             Reason::Foreign,
-            "this socket serves only the coordinator's own user: use TCP with a token, or have --socket-group open the socket to others",
+            "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
         Peer::Tcp(local) => {
             let host = check_host(head, local, rules.names)?;
@@ -137,8 +137,8 @@ fn is_trusted(uid: u32, own: u32) -> bool {
     uid == own || uid == 0
 }
 
-/// Checks the `Host` header, which must be an address of this machine or one of its names. DNS rebinding cannot forge an
-/// address.
+/// Checks that the `Host` header names this coordinator, and returns it. Accepted are `localhost`, the configured names, the
+/// address that the client connected to, and on loopback any loopback address. DNS rebinding needs a name and cannot forge an address.
 fn check_host<'a>(
     head: &'a RequestHead,
     local: IpAddr,
@@ -172,7 +172,8 @@ fn check_host<'a>(
     }
 }
 
-/// Checks the `Origin` header, which names this host and port if the page was served from here.
+/// Refuses a request whose `Origin` header is not `host`, that is, a request from a page that was not served from here. Only
+/// browsers send this header, so a request without it is accepted.
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     let ours = |origin: &HeaderValue| {
         let origin = origin.to_str().ok()?;
@@ -192,7 +193,7 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
 }
 
 /// Refuses a form that was not sent from a page of this coordinator. This also applies to the Unix socket, which a browser
-/// may reach through a forwarded port. Browsers send the origin of a form in one of two headers.
+/// may reach through a forwarded port. Browsers send the origin of a form in `Origin` or in `Sec-Fetch-Site`.
 pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     let is_ours = match single(headers, &header::ORIGIN) {
         Some(_) => {
@@ -215,7 +216,7 @@ pub(crate) fn cookie_name(host: &str) -> String {
     format!("sexton{}", port.replace(':', "-"))
 }
 
-/// Returns the login that a browser sent.
+/// Returns the login in the cookie that a browser sent, if there is one.
 fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     let name = cookie_name(host);
     let cookies = headers.get_all(header::COOKIE);
@@ -224,7 +225,7 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
 }
 
-/// Checks the token of a request, and returns whether the caller may start processes.
+/// Checks the token or login that the path requires, and returns whether it permits starting processes.
 fn check_token(
     head: &RequestHead,
     host: &str,
@@ -249,13 +250,13 @@ fn check_token(
     match credentials.as_bytes().split_at_checked(7) {
         Some((scheme, offered)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
             let found = tokens.find(offered);
-            found.map_or_else(|| refused("this is not the token"), Ok)
+            found.map_or_else(|| refused("the token is unknown"), Ok)
         }
         Some(_) | None => refused("expected a bearer token"),
     }
 }
 
-/// Returns the header's value if the header occurs exactly once and is text.
+/// Returns the value of a header if it occurs exactly once and is text.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name);
     let value = values.next()?.to_str().ok()?;

@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "fix_by_audit",
             summary: "Audit, and fix the disagreements",
-            more: "Makes up for events that were lost: notifies an actor again that something has ended, releases a lock, or stops a process without a record. Then audits again.",
+            more: "Does what a lost event would have done: repeats a request or a notification between actors, requests or releases a lock, or stops a process whose attempt is over. Then audits again.",
             answer: "The disagreements, how each was fixed, and how many are left.",
         },
         &refusals,
@@ -43,17 +43,17 @@ pub(crate) fn routes() -> Vec<Route> {
 pub(crate) struct Audited {
     /// The disagreements found.
     found: Vec<DisagreementView>,
-    /// The number of disagreements left.
+    /// The number of disagreements that were not fixed.
     left: u64,
     /// The number of unfinished tasks that were examined.
     tasks: u64,
     /// The number of processes recorded as alive that were examined.
     processes: u64,
-    /// Whether counts were compared, which is not done if more than 100,000 tasks are under way.
+    /// Whether the counts of used threads and of tasks per group were compared. False if more than 100,000 tasks are under way.
     whole: bool,
 }
 
-/// A disagreement.
+/// A disagreement between two actors, or between an actor and the machine.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Disagreement")]
 pub(crate) struct DisagreementView {
@@ -61,13 +61,13 @@ pub(crate) struct DisagreementView {
     kind: &'static str,
     /// A description for users.
     words: String,
-    /// The task concerned, if there is one.
+    /// The task concerned; null if there is none.
     task: Option<u64>,
-    /// The fencing token of the attempt concerned.
+    /// The fencing token of the attempt concerned; null if there is none.
     attempt: Option<u64>,
-    /// The process concerned.
+    /// The id of the process concerned; null if there is none.
     process: Option<String>,
-    /// How `POST /v1/audit/fix` fixes it; null if it does not.
+    /// How `POST /v1/audit/fix` fixes it; null if it cannot be fixed automatically.
     fix: Option<&'static str>,
     /// Whether it was fixed: a fix was applied, and the next audit did not find it again.
     fixed: bool,

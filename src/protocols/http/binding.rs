@@ -1,4 +1,5 @@
-//! Process bindings of rights, in requests and answers.
+//! Bindings to processes, in requests and answers. A lock, a claim of a job, or a pass of a lease (in general, a right) that is bound to a
+//! process ends with the process.
 
 use crate::actors::binding::{Binding, Until};
 use crate::protocols::http::call::Call;
@@ -25,12 +26,12 @@ pub(crate) struct Bound {
     pub(crate) process: Option<String>,
     /// How much of the process must have ended.
     pub(crate) release: Extent,
-    /// Whether the process tree is killed before the right passes on.
+    /// Whether the process tree of an expired right is killed before the right passes on.
     pub(crate) kill_before_grant: bool,
 }
 
 impl Bound {
-    /// Returns the requested binding. Its process must be alive.
+    /// Returns the requested binding, or `None` if the request names no process. Refuses a process that has ended.
     pub(crate) async fn binding(&self, call: &Call) -> Result<Option<Binding>, Problem> {
         let Some((process, until)) = self.checked(call)? else {
             return Ok(None);
@@ -53,8 +54,8 @@ impl Bound {
         }))
     }
 
-    /// Returns the binding for a worker that continues. A process given by its full id is not looked up: if it has ended
-    /// meanwhile, a right bound to it ends immediately.
+    /// Returns the binding for a worker that completes a job and claims the next one, or `None` if the request names no process.
+    /// A process given by its full id is not looked up: if it has ended meanwhile, a right bound to it ends immediately.
     pub(crate) async fn binding_again(&self, call: &Call) -> Result<Option<Binding>, Problem> {
         let named = self.checked(call)?;
         let known = named.and_then(|(process, until)| Some((process.parse().ok()?, until)));
@@ -68,7 +69,8 @@ impl Bound {
         }
     }
 
-    /// Returns the process and the part of its tree that the right ends with, if the request names one and may bind to it.
+    /// Returns the process that the request names and how much of it must have ended, or `None` if it names no process. Refuses
+    /// `kill_before_grant` without a process tree, and callers that may not start processes.
     fn checked(&self, call: &Call) -> Result<Option<(&str, Until)>, Problem> {
         let Some(process) = &self.process else {
             if self.kill_before_grant {

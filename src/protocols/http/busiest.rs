@@ -1,7 +1,7 @@
 //! The busiest queues, locks, leases and tasks, for an overview: `sexton top` polls it once a second.
 //!
 //! The work for an answer is bounded: if there are very many queues, each answer covers a share of them, and includes the position
-//! where the next one continues.
+//! at which the next answer continues.
 
 use crate::actors::lock::{Contended, Ranking};
 use crate::actors::queue::QueueView;
@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
             id: "busiest",
             summary: "List the busiest queues, the most contended locks, and active leases and tasks",
             more: "Meant for monitoring by repeated polling. If there are more than 8192 queues, each answer covers a share of them, and `next` leads to the following share. If there are more than 8192 locks with waiters, or very many leases or tasks, only some of them are examined.",
-            answer: "Queues and locks, the busiest first; leases and tasks, running ones first.",
+            answer: "Queues and locks, the busiest first; leases and tasks, the running ones first.",
         },
         &[Reason::Failed, Reason::Large],
     )]
@@ -60,7 +60,7 @@ pub(crate) struct ContendedLock {
     names: EntryNames,
     /// The number of waiters.
     waiting: u32,
-    /// Milliseconds until the lock expires unless it is renewed.
+    /// Milliseconds until the lock expires unless it is renewed; null if it ends only with its process.
     remaining_ms: Option<u64>,
 }
 
@@ -72,13 +72,14 @@ pub(crate) struct Busiest {
     locks: Vec<ContendedLock>,
     /// The number of locks with waiters.
     locks_all: u32,
-    /// Leases with a running pass, the longest-running first; then those with a request in line; then by scheduled date.
+    /// Leases with a running pass, the longest-running first; then leases whose next pass is requested or owed; then leases with
+    /// a schedule, by their next date.
     leases: Vec<Lease>,
-    /// Whether there are more.
+    /// Whether there are more active leases.
     leases_more: bool,
-    /// Running tasks, the longest-running first; then those waiting for their next burst; then those that have not begun, and why.
+    /// Running tasks, the longest-running first; then tasks that wait for their next burst; then tasks that could begin.
     tasks: Vec<Task>,
-    /// Whether there are more.
+    /// Whether there are more active tasks.
     tasks_more: bool,
 }
 

@@ -24,7 +24,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use tokio::sync::{Notify, watch};
 
-/// The origin of a request, and whether the client is still connected.
+/// The sender of a request, what it may do, and whether it is still connected.
 #[derive(Clone)]
 pub(crate) struct Caller {
     gone: Rc<Notify>,
@@ -56,7 +56,7 @@ impl Rollback {
         Self(Some(Box::new(undo)))
     }
 
-    /// Cancels the action. Called when the answer has been written, as far as the server can tell.
+    /// Cancels the action. Called when the answer has been written to the socket; whether the client received it is unknown.
     pub(crate) fn delivered(mut self) {
         self.0 = None;
     }
@@ -94,12 +94,12 @@ impl Call {
         input::of_body(self.request.headers(), &self.body)
     }
 
-    /// Parses the query string as a form, in which empty fields are left out.
+    /// Parses the query string as a form: an empty field counts as missing.
     pub(crate) fn asked<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         input::of_form(self.request.query_string())
     }
 
-    /// Parses the body as a form.
+    /// Parses the body as a form, which its content type must confirm. An empty field counts as missing.
     pub(crate) fn form<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let words = "expected a form, as browsers send it";
         let is_form = self.header("content-type").is_some_and(|found| {
@@ -123,7 +123,7 @@ impl Call {
         self.request.head()
     }
 
-    /// Returns the origin of the request.
+    /// Returns the sender of the request.
     pub(crate) fn peer(&self) -> Peer {
         self.caller.peer
     }
@@ -133,7 +133,7 @@ impl Call {
         self.check_run().is_ok()
     }
 
-    /// Takes the idempotency key, if there is one. Later requests of this call to the actors carry the key.
+    /// Takes the idempotency key, if there is one. Requests that are then sent to the actors carry the key.
     pub(crate) fn take_key(&mut self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
         self.key = key_of(headers, self.caller.peer, (path, &self.body))?;
@@ -185,7 +185,7 @@ impl Call {
         }
     }
 
-    /// Refuses a caller that may not start processes. For routes on which only some requests start processes.
+    /// Refuses a caller that may not start processes. Called by routes of which only some requests start processes.
     pub(crate) fn check_run(&self) -> Result<(), Problem> {
         access::check_run(self.caller.running)
     }
@@ -219,12 +219,12 @@ impl Call {
         self.shared.room(self.caller.peer)
     }
 
-    /// Takes one of the slots for waiting requests.
+    /// Takes one of the slots for waiting requests, and refuses the request if none is free.
     pub(crate) fn place(&self) -> Result<Place, Problem> {
         self.room().wait()
     }
 
-    /// Waits for `work` while the caller is connected; `work` is dropped when the caller disconnects.
+    /// Waits for `work`. Drops it and returns a problem when the caller disconnects or the listener closes.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         let place = self.place()?;
         let mut closing = self.caller.closing.clone();
@@ -243,7 +243,7 @@ impl Call {
         done
     }
 
-    /// Converts an error to a problem. If the cause is that the node halted, the problem states why.
+    /// Converts an error to a problem. If the node stopped because it halted, the problem gives the reason for the halt.
     pub(crate) fn problem(&self, problem: impl Into<Problem>) -> Problem {
         problem.into().or_halt(self.node.halt_words())
     }

@@ -32,10 +32,10 @@ use tokio::time::{Interval, interval};
 /// The target size of one part of a stream, in bytes.
 const PART_BYTES: usize = 8 * 1024;
 
-/// The maximum number of events examined in one turn, so that other streams get theirs. Events that need more work count as several.
+/// The maximum number of events examined in one turn, so that other streams get turns. An event that needs more work counts as several.
 const LOOKED_AT: usize = 1024;
 
-/// The product of the lengths of a pattern and a name whose comparison counts as one event.
+/// The amount of comparison that counts as one more event: the length of a pattern times the length of the name it is compared with.
 const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/v1/events", events, Words {
             id: "events",
             summary: "Stream events",
-            more: "Server-sent events: `id` is the position of an event, a sequence number, sometimes followed by a dot and an index; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator does. A comment is sent every 15 s as a heartbeat. The newest 65536 events are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto` between which events are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
+            more: "Server-sent events: `id` is the position of an event, a sequence number, sometimes followed by a dot and an index; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto` between which events are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",
             answer: "An endless stream of events.",
         }, &[Reason::Waits])
         .with_content_type("text/event-stream")
@@ -69,7 +69,7 @@ pub(crate) struct Listen {
     actor: Option<String>,
     /// Only events of these kinds, separated by commas. An unknown kind is refused with a list of the known ones.
     kind: Option<String>,
-    /// Only events with this subject: the key of a lock, or the queue of a job. A `*` matches any bytes.
+    /// Only events with this subject: the key of a lock, the queue of a job, or the name of a lease. A `*` matches any bytes.
     name: Option<Name>,
     /// Only events of the job with this id.
     job: Option<u64>,
@@ -118,7 +118,7 @@ fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> 
         .ok_or_else(|| Problem::field(name, words))
 }
 
-/// Selects events.
+/// The filter of a stream. A member that is `None` selects every event.
 #[derive(Debug, Default)]
 struct EventFilter {
     actor: Option<&'static str>,
@@ -129,7 +129,7 @@ struct EventFilter {
     task: Option<u64>,
 }
 
-/// Returns the names of everything that events come from.
+/// Returns the names of everything that events come from: the actors and the node.
 fn origins() -> Vec<&'static str> {
     let mut origins = actors::names();
     origins.push(NODE);
@@ -170,7 +170,7 @@ impl EventFilter {
         })
     }
 
-    /// Returns the cost of matching and writing an event, at least 1.
+    /// Returns the cost of matching and writing an event: the number of events it counts as, at least 1.
     fn work(&self, heard: &Notification) -> usize {
         let pattern = self
             .subject
@@ -199,7 +199,7 @@ impl EventFilter {
             && is_of("task", self.task)
     }
 
-    /// Writes an event to `said` if the filter selects it.
+    /// Appends an event to `said` if the filter selects it. A gap in the stream is always reported.
     fn write(&self, heard: &Notification, said: &mut String) {
         match heard {
             Notification::Event(event) if self.lets_through(event) => {
@@ -212,7 +212,7 @@ impl EventFilter {
     }
 }
 
-/// Writes that a stream does not continue at the requested position.
+/// Appends the event that reports that a stream does not continue at the requested position.
 fn write_gap(kind: &str, (after, upto): (Position, Position), said: &mut String) {
     let data = json!({"kind": kind, "after": after.to_string(), "upto": upto.to_string()});
     *said += format!("id: {upto}\nevent: {kind}\ndata: {data}\n\n").as_str();
@@ -264,7 +264,7 @@ impl Parts for EventStream {
                 biased;
                 _ = beat.tick() => return Some(ALIVE.into()),
                 heard = self.events.next() => heard,
-                // Events from before the close are still sent.
+                // Events that happened before the listener closed are still sent.
                 _ = self.closing.wait_for(|closing| *closing) => self.events.at_once(),
             };
             let mut heard = Some(heard?);

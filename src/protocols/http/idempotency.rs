@@ -13,7 +13,8 @@ use xxhash_rust::xxh3::xxh3_128;
 const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 128;
 
-/// Returns the key of a request, if it has one: a digest of the client's key and the caller, and one of the request.
+/// Returns the key of a request, or `None` without the header. Its `id` is a digest of the client's key and the caller, its
+/// `fingerprint` a digest of the path and body.
 pub(crate) fn key_of(
     headers: &HeaderMap,
     peer: Peer,

@@ -22,7 +22,7 @@ use std::fmt;
 /// The error for a repeated member, which would be ambiguous.
 const TWICE: &str = "is given more than once";
 
-/// Parses the fields of an HTML form. Browsers send all of them, so empty ones are left out.
+/// Parses the fields of an HTML form. Browsers send all fields of a form, so an empty field counts as missing.
 pub(crate) fn of_form<T: DeserializeOwned>(fields: &str) -> Result<T, Problem> {
     let is_filled = |pair: &&str| {
         pair.split_once('=')
@@ -84,7 +84,7 @@ fn read<T: DeserializeOwned>(members: Map<String, Value>, form: Form) -> Result<
         .map_err(|Wrong { place, what }| Problem::field(&place, what))
 }
 
-/// An error, with the member that it concerns.
+/// An error in a member of a request.
 #[derive(Debug)]
 struct Wrong {
     /// The path of the member, as in `jobs[3].body`.
@@ -98,7 +98,7 @@ impl Wrong {
         Self { place, what }
     }
 
-    /// Prefixes the path with that of the enclosing member.
+    /// Prefixes the path with the path of the enclosing member.
     fn within(mut self, outer: &str) -> Self {
         self.place = below(outer, &self.place);
         self
@@ -146,6 +146,7 @@ impl de::Error for Wrong {
 /// The form in which a request gives a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
+    /// As a JSON value.
     Json,
     /// In a query, where even numbers are text.
     Text,
@@ -265,7 +266,7 @@ impl<'de> Deserializer<'de> for Input {
         visitor.visit_seq(Items(values.into_iter().enumerate()))
     }
 
-    /// An object whose names are chosen by the client.
+    /// Deserializes an object whose member names are chosen by the client.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         let Value::Object(members) = self.value else {
             return Err(wrong("must be an object"));
@@ -387,7 +388,7 @@ impl<'de> de::MapAccess<'de> for Members {
     }
 }
 
-/// A JSON value, and the first repeated member of any object in it.
+/// A JSON value, and the path of the first repeated member of any object in it.
 struct Tree {
     value: Value,
     twice: Option<String>,

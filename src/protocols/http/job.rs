@@ -1,4 +1,4 @@
-//! Queues over HTTP, work on jobs: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
+//! Work on jobs over HTTP: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
 //! The members are documented in `docs/protocols/http.md`, "Queues".
 //!
 //! The machine decides which client may do what with a job.
@@ -16,8 +16,9 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The paths that add jobs, whose requests may be longer than others.
+/// The path that adds a job. Its requests may be longer than those of most paths.
 pub(crate) const PUSH: &str = "/v1/queues/push";
+/// The path that adds several jobs. Its requests may be longer than those of most paths.
 pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
@@ -33,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "push_job",
                 summary: "Add a job",
                 more: "With `dedup`, the job is added only if no unclaimed job of the queue has the same key. With `unique_for_ms`, the key also stays reserved for that time, whatever happens to the job.",
-                answer: "The id of the job, or of the existing one.",
+                answer: "The id of the job, or of the existing job with the same key.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
         ),
@@ -44,7 +45,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "push_jobs",
                 summary: "Add several jobs atomically",
                 more: "Adds all of them or none, even if the coordinator crashes. If several have the same deduplication key, only the last one is added.",
-                answer: "The id of each job, or of the existing one.",
+                answer: "The id of each job, or of the existing job with the same key.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
         ),
@@ -53,9 +54,9 @@ pub(crate) fn routes() -> Vec<Route> {
             register,
             Words {
                 id: "register_root_job",
-                summary: "Register a root job, which makes the jobs of older ones superfluous",
+                summary: "Register a root job, which makes the jobs of older root jobs superfluous",
                 more: "A worker that claims a superfluous job receives it marked `duplicate`. The root job is remembered for 28 days.",
-                answer: "Whether the root job is newer than those known.",
+                answer: "Whether the root job is newer than every known one with its signature.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -162,7 +163,7 @@ pub(crate) struct Push {
     /// Milliseconds until the job is ready.
     #[serde(default)]
     delay_ms: Span,
-    /// Milliseconds that a claim of the job lasts; the queue's setting if 0.
+    /// Milliseconds that a claim of the job lasts; 0 for the setting of its type.
     #[serde(default)]
     ttr_ms: Span,
     /// The deduplication key: the job is not added while the queue has an unclaimed job with the same key.
@@ -174,8 +175,9 @@ pub(crate) struct Push {
     /// Whether the job is retried when a claim ends without a report. If false, it runs at most once.
     #[serde(default = "yes")]
     retries: bool,
+    /// The root job that the job comes from.
     root: Option<RootJob>,
-    /// Whether the job is the root job itself, which is then registered along with it.
+    /// Whether the job is the root job itself. If so, the root job is registered, too.
     #[serde(default)]
     is_root: bool,
     /// The number of work items that the job stands for, which a throttle on its queue counts.
@@ -189,14 +191,14 @@ const fn yes() -> bool {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RootJob {
-    /// Identifies the root job's jobs within the queue.
+    /// Identifies, within the queue, the root jobs that replace each other.
     signature: String,
     /// The time of the root job, in any unit; larger is newer.
     at: u64,
 }
 
 impl Push {
-    /// Converts the job; `place` is its path within the request.
+    /// Converts the job, or refuses it. `place` is the path of the job within the request, for errors.
     fn put(self, place: &str) -> Result<Put, Problem> {
         let Self {
             queue,
@@ -224,7 +226,7 @@ impl Push {
             root: root.map(|root| Root::of(&queue, &root.signature, root.at)),
             is_root,
             tube: false,
-            // 1 is the default, and is not stored.
+            // 0 counts as 1. Storing the default as 0 keeps the message equal to one from a client that does not set it.
             items: if items.0 == 1 { 0 } else { items.0 },
             unique_for_ms: unique_for_ms.0,
             body,
@@ -237,7 +239,7 @@ impl Push {
 pub(crate) struct Pushed {
     /// The job's id.
     id: u64,
-    /// Whether it was added.
+    /// Whether the job was added; if not, `id` is the existing job with its deduplication key.
     new: bool,
 }
 
@@ -278,7 +280,7 @@ async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAl
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RegisterRoot {
     queue: QueueName,
-    /// Identifies the root job's jobs within the queue.
+    /// Identifies, within the queue, the root jobs that replace each other.
     signature: String,
     /// The time of the root job, in any unit; larger is newer.
     at: u64,
@@ -290,7 +292,7 @@ pub(crate) struct RootRegistered {
     registered: bool,
 }
 
-/// Registers a root job, which makes jobs of older ones superfluous.
+/// Registers a root job, which makes the jobs of older root jobs superfluous.
 async fn register(
     call: &Call,
     Body(root): Body<RegisterRoot>,
@@ -334,10 +336,10 @@ pub(crate) struct Fail {
 pub(crate) struct Changed {
     /// The job's id.
     id: u64,
-    /// The state; null if the job has ended: it failed and was to run at most once, or the request is a repetition and the
-    /// job has ended since.
+    /// The state; null if the job has ended, either because it failed and may run only once, or because the request is a
+    /// repetition and the job has ended since the first one.
     phase: Option<Phase>,
-    /// The number of claims since the job was added or kicked.
+    /// The number of claims since the job was added or kicked; null if the job has ended.
     attempts: Option<u32>,
     /// Milliseconds until the job's delay or claim ends, or until it is retried or pruned; null if none applies.
     remaining_ms: Option<u64>,
@@ -359,7 +361,7 @@ pub(crate) struct Defer {
     token: Token,
     /// The reason, shown with the job; the first 1,000 bytes are kept.
     error: Option<String>,
-    /// Milliseconds until the job is retried. If left out, a delay that grows each time the job is given back.
+    /// Milliseconds until the job is retried. If left out, the delay grows each time the job is given back.
     retry_after_ms: Option<Span>,
 }
 
@@ -401,7 +403,7 @@ pub(crate) struct TouchJob {
     token: Token,
     /// The process that the claim is bound to from now on, by the id of its record or a prefix of it.
     process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the claim ends.
     #[serde(default)]
     release: Extent,
     /// Whether, once the claim has expired, the process tree is killed and its end confirmed before the job is available again.

@@ -1,7 +1,8 @@
 //! Leases over HTTP: converts requests to calls of [`Leases`](crate::handle::Leases), and results to answers. The members are documented in
 //! `docs/protocols/http.md`, "Leases".
 //!
-//! The machine decides whose turn it is. Requests that launch or store a command require the scope `run`, see `access.rs`.
+//! A pass is one run of a lease's command, by the coordinator or by a client. The machine decides whose turn it is to run one. Requests
+//! that launch or store a command require the scope `run`, see `access.rs`.
 
 use crate::actors::lease::{Claim, LeaseMachine, LeaseView, Requesting, Turn};
 use crate::actors::lock::Name;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that requests a pass; the arguments may make it longer than other requests.
+/// The path that requests a pass. The arguments of the command may make its requests longer than those of most paths.
 pub(crate) const RUN: &str = "/v1/leases/run";
 
 impl Routed for LeaseMachine {
@@ -43,7 +44,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "run_lease",
                 summary: "Request a pass of a command",
-                more: "The coordinator launches the command: immediately if the lease is free, when its turn comes if no other request is next, and not at all if one is, since the pass of that request serves this one too. Even if the client disconnects, a complete pass follows that begins after this request.",
+                more: "The coordinator launches the command: immediately if the lease is free, or when its turn comes if no other request is next. If another request is next, the command is not launched, since the pass of that request serves this one too. Either way, a pass that begins after this request runs to completion, even if the client disconnects.",
                 answer: "The result of the request.",
             },
             &[Disabled, Draining, Full, Waits, DiskFull, Failed],
@@ -55,7 +56,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "claim_lease",
                 summary: "Request a pass that the client runs itself",
-                more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. A client whose pass is not needed may wait for the pass that serves its request, whose number is `pass`.",
+                more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. If the answer is `not-needed`, another pass serves the request: its number is `pass`, and `/v1/leases/wait` waits for it.",
                 answer: "The result of the request.",
             },
             &[
@@ -140,7 +141,7 @@ pub(crate) struct Run {
     no_delay: bool,
     /// The file on the coordinator's machine that gets a line when this pass begins and another when it ends; the lease's setting if left out.
     logfile: Option<String>,
-    /// The maximum time to wait, in seconds; the pass follows even if the wait times out.
+    /// The maximum time to wait, in seconds. If the wait times out, the request stays in line.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
     /// What to wait for: `begun` or `ended`.
@@ -158,7 +159,7 @@ pub(crate) struct Ran {
     place: Token,
     /// The number of the pass that serves the request.
     pass: u64,
-    /// The record of the pass's command, once it is launched.
+    /// The process record of the pass's command; null until it is launched.
     process: Option<Process>,
     /// The lease.
     lease: Lease,
@@ -219,7 +220,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
     }))
 }
 
-/// Waits until the command of the running pass has started or failed to start.
+/// Waits until the command of the running pass has started or failed to start. Returns immediately if no command is running.
 async fn started(call: &Call, lease: &LeaseView) {
     let launched = lease.lease.running().filter(|it| !it.is_clients());
     if let Some(id) = launched.and_then(|it| it.holder.process()) {
@@ -228,7 +229,7 @@ async fn started(call: &Call, lease: &LeaseView) {
     }
 }
 
-/// Returns the word for the state of a request.
+/// Returns the state of a request, as the member `turn` of an answer.
 pub(super) fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str {
     let current = lease.lease.current.as_ref();
     let has_begun = current.is_some_and(|it| it.place == requested.place);
@@ -252,8 +253,8 @@ pub(crate) struct Claiming {
     /// Whether the request is dropped unless its turn comes immediately.
     #[serde(default)]
     no_delay: bool,
-    /// The maximum time to wait for its turn, in seconds. With 0, a claim bound to a process may be repeated, and keeps its
-    /// position in line until then; any other claim gets its turn immediately or not at all.
+    /// The maximum time to wait for its turn, in seconds. With 0, a claim bound to a process keeps its position in line until
+    /// `until_at` of `next`, and can be repeated until then; any other claim gets its turn immediately or not at all.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
     /// The maximum time between two renewals of the pass, in milliseconds, if the pass is not bound to a process.
@@ -272,7 +273,7 @@ pub(crate) struct Claimed {
     /// `current`: the request's pass has begun; `next`: it has not; `not-needed`: another request is next, and its pass
     /// serves this one too; `no-delay`: it is not this request's turn, and it does not wait.
     turn: &'static str,
-    /// The token of the pass, to present to the resource that the lease guards; null if there is no pass. Tokens only grow.
+    /// The token of the pass, to present to the resource that the lease guards; null if there is no pass. Tokens only increase.
     token: Option<Token>,
     /// The number of the pass that serves the request, for `/v1/leases/wait`.
     pass: u64,
@@ -369,7 +370,7 @@ pub(crate) struct Finish {
     name: Name,
     /// The token of the pass.
     token: Token,
-    /// The exit status of the pass.
+    /// The exit code of the pass.
     #[serde(default)]
     code: Number<u8, 0, 255>,
 }

@@ -113,7 +113,7 @@ struct LeaseDetails {
 async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>, Problem> {
     let after = asked.after.as_deref().map(|text| {
         let name = Name::from_text(text);
-        name.ok_or_else(|| Problem::field("after", "must be the next of the previous answer"))
+        name.ok_or_else(|| Problem::field("after", "must be the `next` of the previous answer"))
     });
     let leases = call.node.leases();
     let page = async |after: Option<Name>, most| {
@@ -199,25 +199,25 @@ pub(crate) struct Lease {
     command: Option<Vec<String>>,
     /// The schedule, as a cron expression; null if there is none.
     schedule: Option<String>,
-    /// The time zone of the schedule.
+    /// The time zone of the schedule; null if there is no schedule.
     zone: Option<String>,
     /// Whether a single pass makes up for scheduled dates that were missed.
     catch_up: bool,
     /// The file that gets a line when a pass begins and another when it ends; null if there is none.
     logfile: Option<String>,
-    /// The next scheduled date, in milliseconds since 1970.
+    /// The next scheduled date, in milliseconds since 1970; null if there is no schedule.
     due_at: Option<Timestamp>,
-    /// The number of the newest pass, which is the number of passes begun.
+    /// The number of the last pass to begin. Passes are numbered from 1.
     begun: u64,
-    /// The number of the newest pass that ran to completion.
+    /// The number of the last pass that ran to completion, or was stopped because it ran too long; 0 if there is none.
     whole: u64,
-    /// Whether a request has not yet been followed by a complete pass.
+    /// Whether a pass is owed: since some request, no pass has begun and run to completion.
     owed: bool,
     /// Whether a request would have an effect: the lease is enabled, and no request is next.
     wanted: bool,
-    /// The newest pass, shown even after it has ended; null if there was none.
+    /// The running pass or, if none is running, the last one; null if there was none.
     current: Option<Pass>,
-    /// The request that is next; null if there is none.
+    /// The request whose pass is next; null if there is none.
     next: Option<Next>,
     /// The lease in Fossil's format: the PID of the pass's holder and the end of its period, in seconds since 1970, then the
     /// same for the next request.
@@ -230,20 +230,20 @@ pub(crate) struct Lease {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeasePass")]
 pub(crate) struct Pass {
-    /// The fencing token, which only grows.
+    /// The fencing token. It is larger than that of every earlier pass.
     token: Token,
-    /// The token of the request that led to the pass; 0 if there is none.
+    /// The token of the request that the pass is for; 0 if there is none.
     place: Token,
     /// `launched`: a command launched by the coordinator; `process`: a client identified by its process; `client`: a client
     /// that renews its pass; `nobody`: an imported pass that had already ended.
     holder: &'static str,
     /// The PID of the holder; 0 if unknown.
     pid: u64,
-    /// The id of the pass's process.
+    /// The id of the pass's process; null if it depends on none.
     process: Option<String>,
-    /// The command that was launched.
+    /// The command that was launched; null if a client runs the pass itself.
     command: Option<Vec<String>>,
-    /// The state of the process: `queued`, `running`, `stopping`, `exited`.
+    /// The state of the process: `queued`, `running`, `stopping` or `exited`; null if it has no record.
     status: Option<&'static str>,
     /// The time the pass began, in milliseconds since 1970.
     since_at: Timestamp,
@@ -255,17 +255,17 @@ pub(crate) struct Pass {
     stopping: bool,
     /// The number of warnings logged because the pass overran its period.
     warnings: u32,
-    /// The time the pass ended, in milliseconds since 1970.
+    /// The time the pass ended, in milliseconds since 1970; null while it is running.
     ended_at: Option<Timestamp>,
-    /// The exit code of the process.
+    /// The exit code of the process; null if there is none.
     code: Option<u8>,
-    /// The signal that ended the process.
+    /// The signal that ended the process; null if there is none.
     signal: Option<u8>,
-    /// Whether the pass ran to completion; null while it is running.
+    /// Whether the pass ran to completion, or was stopped because it ran too long; null while it is running.
     whole: Option<bool>,
 }
 
-/// The request that has the right to run next.
+/// The request whose pass is next.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeaseNext")]
 pub(crate) struct Next {
@@ -273,13 +273,13 @@ pub(crate) struct Next {
     place: Token,
     /// The command to launch; null if a client runs the pass itself.
     command: Option<Vec<String>>,
-    /// The id of the client's process.
+    /// The id of the client's process; null if there is none.
     process: Option<String>,
-    /// The PID of that process; the coordinator's PID if there is none.
+    /// The PID of the client; the coordinator's PID if it is unknown or the coordinator launches the command.
     pid: u64,
     /// The time until which a request that does not wait may be repeated, in milliseconds since 1970.
     until_at: Timestamp,
-    /// Whether the request still has its right.
+    /// Whether the request still counts; false if its client does not wait and has not repeated it by `until_at`.
     live: bool,
 }
 
@@ -313,7 +313,7 @@ impl Lease {
         } = &view.lease;
         let current = current.as_ref().map(|it| Pass::shown(it, records, here));
         let next = next.as_ref().map(|it| Next::shown(it, records, here));
-        // Clock slewing moves dates by a millisecond now and then; rounded to seconds, they stay the same.
+        // Clock slewing moves dates by a millisecond now and then. The 10 ms keep a date just below a full second from changing its second.
         let of = |pid: u64, until: Timestamp| (pid, (until.0 + 10) / 1000);
         let has = current
             .as_ref()

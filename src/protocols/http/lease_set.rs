@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that sets a command; the arguments may make it longer than other requests.
+/// The path that sets a command. Its arguments may make the requests longer than those of most paths.
 pub(crate) const SET: &str = "/v1/leases/set";
 
 /// A period, or the maximum time between two renewals, in milliseconds.
@@ -51,7 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "import_lease",
                 summary: "Import a lease from Fossil",
-                more: "The text consists of four numbers: the PID of the pass's holder, the end of its period, and the same for the next request. Live PIDs get a record.",
+                more: "The text consists of four numbers: the PID of the pass's holder, the end of its period, and the same for the next request. Processes that are alive are registered.",
                 answer: "The lease.",
             },
             &[Running, Full, DiskFull, Failed],
@@ -117,7 +117,7 @@ async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem
 }
 
 impl Set {
-    /// Returns the settings to apply. Those that may be refused come first, in an order in which each is allowed after the previous ones.
+    /// Returns the settings to apply. Those that may be refused come first, in an order in which each is valid once the previous are set.
     fn settings(self) -> Result<Vec<Setting>, Problem> {
         let launch = self.launch.map(Launch::launching).transpose()?;
         if launch.is_some() && self.no_launch {
@@ -165,7 +165,7 @@ pub(crate) struct Import {
 }
 
 async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, Problem> {
-    // Refuse a lease with a running pass before any process gets a record.
+    // Refuse a lease with a running pass before any process is registered.
     let found = call.node.leases().get(&asked.name).await;
     if found.is_ok_and(|it| it.lease.running().is_some()) {
         return Err(LeaseError::Refused(Refused::Running).into());
@@ -181,7 +181,7 @@ async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, P
     Ok(Json(Lease::of(call, imported).await?))
 }
 
-/// Converts one half of a lease, and creates a record for its process if that is alive.
+/// Converts a PID and the end of its period, and registers the process if it is alive.
 async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem> {
     let until = Date(until.saturating_mul(1000));
     let mut found = Imported {

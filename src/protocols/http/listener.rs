@@ -34,14 +34,15 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
-/// The maximum number of connections beyond the limit that are being refused at a time.
+/// The maximum number of connections beyond the limit that receive a refusal at a time. Further connections are closed without one.
 const REFUSALS_MAX: u32 = 64;
 
 /// The size of the kernel's send buffer for each client, in bytes; the default would be megabytes.
 const SEND_BYTES: usize = 128 * 1024;
 
-/// How long pending requests may take once the listener closes, and how long closing may take in all.
+/// How long pending requests may take once the listener closes.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the HTTP thread may take to end once the listener closes.
 const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The paths that accept jobs and commands, and therefore larger bodies.
@@ -54,14 +55,14 @@ const LONG: [&str; 6] = [
     task::ADD,
 ];
 
-/// A handle to the HTTP listener. Clones refer to the same one.
+/// A handle to the HTTP listener. Clones refer to the same listener.
 #[derive(Clone)]
 pub struct Listener {
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
     socket: Option<PathBuf>,
     closing: watch::Sender<bool>,
-    /// Closed when the thread ends.
+    /// A channel whose sender is dropped when the HTTP thread ends.
     closed: watch::Receiver<()>,
 }
 
@@ -74,7 +75,7 @@ pub enum OpenError {
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Listening failed.
+    /// Listening on an address or a path failed.
     #[error("open the http listener on {address}: {source}")]
     Listen {
         /// The address or path.
@@ -82,7 +83,7 @@ pub enum OpenError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The operating system could not provide a thread, or a descriptor for it.
+    /// The HTTP thread could not be started.
     #[error("start the HTTP thread: {0}")]
     Thread(io::Error),
 }
@@ -101,7 +102,7 @@ impl Listener {
         read_files(config).map(drop)
     }
 
-    /// Opens the listener and serves requests from now on. Runs on the core thread.
+    /// Opens the listener, and returns when its thread serves requests. Runs on the core thread.
     pub(crate) async fn open(
         config: &HttpConfig,
         open: &Listeners,
@@ -268,7 +269,7 @@ fn listen_unix(
         let listened = path.map(listen).transpose()?;
         return Ok(listened.map(|(listener, file)| (listener, Some(file))));
     };
-    // The creator of the file has set its permissions. They are kept unless others are configured.
+    // The socket was opened by another program, such as systemd, which has set its permissions. They are kept unless others are configured.
     if let Some(path) = path.filter(|_| rights.are_shared()) {
         rights
             .give(path)
@@ -277,7 +278,7 @@ fn listen_unix(
     Ok(Some((listen_open(open)?, None)))
 }
 
-/// Listens for reports of task commands. A failure is logged, and does not prevent the start.
+/// Listens for reports of task commands. A failure is logged and does not prevent startup.
 fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
     let path = node.report_socket()?;
     let listened = report::listen(&path);
@@ -323,7 +324,7 @@ impl Serving {
             .build();
         match runtime {
             Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(ready)),
-            // `Listener::open` waits for this.
+            // `Listener::open` waits for this result. If it no longer waits, nobody needs the error.
             Err(error) => drop(ready.send(Err(error))),
         }
     }
@@ -397,7 +398,7 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || loop {
             let (stream, _) = listener::accept(&listener).await;
-            // A connection that has ended meanwhile has no address, and is dropped.
+            // These calls fail if the connection has ended meanwhile. It is then dropped.
             let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
             if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
                 return (stream, Peer::Tcp(local.ip().to_canonical()));
@@ -422,8 +423,8 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || {
             let (stream, from) = listener::accept_unix(&listener).await;
-            // If the kernel supports it, the process is identified by inode, so that it is not confused with another
-            // process that has reused its PID.
+            // If the kernel supports it, the process is identified by an inode, so that it is not confused with a later
+            // process with the same PID.
             let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
             let process = pid.and_then(|pid| Requester::of(&stream, pid));
             let uid = from.uid();

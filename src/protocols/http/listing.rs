@@ -1,6 +1,6 @@
-//! Lists as answers. Each is bounded in bytes, and only a limited number are being built or sent at a time.
+//! Lists as answers. Each list is bounded in bytes, and only a limited number of lists are built or sent at a time.
 //!
-//! The contents of a list and their form are decided elsewhere.
+//! The items of a list and their JSON form are defined by its route.
 
 use crate::ids::Slot;
 use crate::protocols::http::call::Call;
@@ -22,13 +22,13 @@ use tokio::sync::OwnedSemaphorePermit;
 /// The size in bytes beyond which no further step is added to a list. The answer then includes where to continue.
 const LIST_BYTES: usize = 128 * 1024;
 
-/// The number of items requested from an actor at a time: a list exceeds its bound by one step at most.
+/// The number of items requested from an actor in one step. A list exceeds [`LIST_BYTES`] by at most one step.
 const STEP: u32 = 32;
 
 /// Where a list continues: the `next` of the previous answer.
 pub(crate) type After = Number<u32, 0, { u32::MAX as u64 }>;
 
-/// Returns the slot to continue from.
+/// Returns the slot to continue from: the first slot if `after` is `None`.
 pub(crate) fn slot(after: Option<After>) -> Slot {
     Slot(after.map_or(0, |after| after.0))
 }
@@ -72,8 +72,8 @@ pub(crate) struct Listing<V, T, C> {
 }
 
 impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
-    /// Collects at most `limit` items from a starting point. `page` returns some items and where the next begin; `show` converts
-    /// an item for the answer.
+    /// Collects at most `left` items, beginning at `from`. `page` returns some items and where the following ones begin; `show`
+    /// converts an item for the answer.
     pub(crate) async fn gather(
         call: &Call,
         (mut from, mut left): (C, u32),

@@ -155,10 +155,9 @@ pub(crate) struct Acquire {
     /// The priority among waiting owners; the highest goes first, unless the node is configured otherwise.
     #[serde(default)]
     priority: u8,
-    /// The process that the lock ends with, by its id or at least the first eight digits. Only for the coordinator's own
-    /// user on its Unix socket.
+    /// The process that the lock ends with, by its id or at least the first eight digits. Requires the scope `run`.
     process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the lock ends.
     #[serde(default)]
     release: Extent,
     /// Whether, once the lock has expired, the process tree is killed and its end confirmed before the lock passes on. Only for
@@ -173,7 +172,7 @@ pub(crate) struct Granted {
     names: EntryNames,
     #[schemars(extend("const" = 1))]
     place: u32,
-    /// The fencing token of the grant, to present to the resource that the lock guards. Tokens only grow.
+    /// The fencing token of the grant, to present to the resource that the lock guards. Tokens only increase.
     token: Token,
 }
 
@@ -238,7 +237,7 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
         })),
         Err(error @ LockError::Held { place }) => {
             let holder = locks.owner(&entry.key, &entry.index).await;
-            // The holder may have released the lock by now, but it was held when requested.
+            // The lock was held when requested. Its holder may have released it since, so the answer may lack an owner.
             Err(Problem::from(error).held(place, holder.ok().flatten()))
         }
         Err(error) => Err(error.into()),
@@ -272,7 +271,7 @@ pub(crate) struct Target {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Standing {
-    /// The position in line; 1 holds the lock.
+    /// The position in line; the entry at position 1 holds the lock.
     #[schemars(range(min = 1))]
     place: u32,
     /// The token of the grant; null while the entry waits.
@@ -376,10 +375,11 @@ pub(crate) struct Watch {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Lost {
+    /// Whether the entry no longer holds the lock with this token; false if the wait timed out.
     lost: bool,
 }
 
-/// Waits until an entry no longer owns its lock.
+/// Waits until an entry no longer holds its lock, and returns whether that happened before the wait timed out.
 async fn watch(call: &Call, Body(watched): Body<Watch>) -> Result<Json<Lost>, Problem> {
     let Watch {
         key,
@@ -418,7 +418,7 @@ pub(crate) struct LockOwner {
     names: EntryNames,
 }
 
-/// Returns the owner of a lock.
+/// Returns the owner that holds a lock.
 async fn owner(
     call: &Call,
     Query(Lock { key, index }): Query<Lock>,
@@ -481,9 +481,9 @@ pub(crate) struct LockView {
     remaining_ms: Option<u64>,
     /// The process that the entry ends with; null if there is none.
     process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the entry ends; null if there is no process.
     release: Option<Extent>,
-    /// Whether the process tree is killed before the lock passes on.
+    /// Whether the process tree is killed when the entry has expired, before the lock passes on.
     kill_before_grant: bool,
     /// Whether the entry has expired and its process is being killed.
     fencing: bool,
@@ -558,7 +558,7 @@ fn shown(listed: &EntryView, now: Now) -> LockView {
 }
 
 impl Target {
-    /// Returns the targeted entry: that of the given owner, or of the holder with the token.
+    /// Returns the targeted entry: the entry of the given owner or, with an empty owner, the entry that holds the lock with the token.
     fn entry(&self) -> Result<Entry, Problem> {
         let owner = match (&self.owner, self.token) {
             (Some(owner), _) if owner.as_bytes().is_empty() => {

@@ -27,14 +27,14 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// The maximum number of queues with metrics of their own: those with the most jobs.
 const QUEUES: usize = 100;
 
-/// The number of queues requested at a time.
+/// The number of queues requested from the actor at a time.
 const ASKED: u32 = 1000;
 
 type Label = [(&'static str, &'static str); 1];
 type Whole = Gauge<u64, AtomicU64>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// Returns the queues with the most jobs. Queues are examined in shares, so that other requests are not delayed.
+/// Returns the queues with the most jobs, at most [`QUEUES`]. Queues are examined in shares, so that other requests are not delayed.
 pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueError> {
     let mut largest: Vec<QueueView> = Vec::new();
     let mut from = Some(Slot(0));
@@ -57,7 +57,7 @@ pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueErro
     Ok(largest)
 }
 
-/// Formats the page for a status and these queues.
+/// Returns the metrics of a status, in which only these queues have metrics of their own.
 pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     let mut page = Page(Registry::with_prefix("sexton"));
     page.node(status);
@@ -110,17 +110,17 @@ impl Page {
         let recovery = seconds(i64::try_from(status.recovered.ms).unwrap_or(i64::MAX));
         self.seconds(
             "recovery_duration",
-            "How long recovery took at the start",
+            "How long recovery took at startup",
             recovery,
         );
         self.gauge(
             "recovery_records",
-            "Records replayed at the start",
+            "Records replayed at startup",
             status.recovered.records,
         );
         self.gauge(
             "recovery_after_clean_stop",
-            "Whether the coordinator had stopped cleanly before",
+            "Whether the previous run of the coordinator stopped cleanly",
             status.recovered.clean.into(),
         );
         self.gauge(
@@ -139,21 +139,21 @@ impl Page {
     fn jobs(&mut self, totals: &Totals, queues: &[QueueView]) {
         let phases = by_phase(totals.jobs);
         self.gauges("jobs", "Jobs in all queues, by phase", "phase", &phases);
-        let help = "Bytes of the bodies of jobs";
+        let help = "Bytes of the bodies, errors and progress reports of jobs";
         self.bytes("job_bodies", help, Some(totals.bytes));
-        let added = "Jobs added since the start, including those recovered then";
+        let added = "Jobs added since startup, including jobs recovered at startup";
         self.counter("jobs_added", added, totals.added);
-        let timeouts = "Claims that expired since the start";
+        let timeouts = "Claims that expired since startup";
         self.counter("job_timeouts", timeouts, totals.timeouts);
-        let deleted = "Jobs that ended since the start, for whatever reason";
+        let deleted = "Jobs that ended since startup, for any reason";
         self.counter("jobs_deleted", deleted, totals.deletes);
         let recycled = "Jobs that became ready again because their claim expired";
         self.counter("jobs_recycled", recycled, totals.recycled);
         let abandoned = "Jobs that used up their tries";
         self.counter("jobs_abandoned", abandoned, totals.abandoned);
-        let pruned = "Jobs removed because they had been abandoned for long enough";
+        let pruned = "Jobs removed because they had been abandoned, or claimed without a time limit, for the retention time";
         self.counter("jobs_pruned", pruned, totals.pruned);
-        let duplicates = "Jobs not added because of an existing one with the same key";
+        let duplicates = "Jobs not added because a job with the same deduplication key existed";
         self.counter("jobs_duplicate", duplicates, totals.duplicates);
         self.gauge("queues", "Queues that exist", totals.queues.into());
         let waiting = "Clients that wait for a job";
@@ -190,7 +190,7 @@ impl Page {
         let of_services = |status: Status| of(&format!("services_{}", status.name()));
         let statuses = Status::ALL.map(|status| (status.name(), of_services(status)));
         self.gauges("services", "Services, by status", "status", &statuses);
-        let since = "since the start, including those replayed from the journal";
+        let since = "since startup, including those replayed from the journal";
         let launches = format!("Launches of processes {since}");
         self.counter("processes_launched", &launches, of("launches"));
         let failures = format!("Processes that could not be started {since}");
@@ -220,13 +220,13 @@ impl Page {
         );
         self.gauges(
             "actor_quarantined_items",
-            "Items whose timers no longer run after a panic",
+            "Items whose timers were disabled because they caused a panic",
             "actor",
             &each(|actor| actor.status.quarantined.len() as u64),
         );
         self.gauges(
             "actor_last_seq",
-            "Sequence number of an actor's newest entry",
+            "Sequence number of an actor's last entry",
             "actor",
             &each(|actor| actor.status.last.0),
         );
@@ -306,12 +306,12 @@ impl Page {
             "Syncs of the journal",
             journal.counts.syncs,
         );
-        let help = "Sequence number up to which the journal is durable";
+        let help = "Sequence number up to which entries may be answered";
         self.gauge("journal_released_seq", help, journal.released.0);
         let room = ["ample", "low", "scant"].map(|room| (room, u64::from(room == journal.room)));
         self.gauges(
             "journal_room",
-            "Disk space for the journal, 1 for the current state",
+            "Disk space left for the journal: 1 for the current level",
             "room",
             &room,
         );
@@ -326,14 +326,14 @@ impl Page {
         self.gauge("checkpoint_running", running, snapshots.running.into());
         if let Some(last) = &snapshots.last {
             let took = seconds(i64::try_from(last.ms).unwrap_or(i64::MAX));
-            let help = "How long the newest checkpoint took";
+            let help = "How long the last checkpoint took";
             self.seconds("checkpoint_duration", help, took);
-            let help = "Bytes of the files of the newest snapshot";
+            let help = "Bytes of the files of the last snapshot";
             self.bytes("snapshot_size", help, Some(last.file_bytes));
         }
         let upto = [("a", SlotId::A), ("b", SlotId::B)]
             .map(|(name, slot)| (name, snapshots.slots[slot].map_or(0, |upto| upto.0)));
-        let help = "Last sequence number in a sealed snapshot, 0 if it is not sealed";
+        let help = "Last sequence number in the snapshot of each slot, 0 if it is not sealed";
         self.gauges("snapshot_seq", help, "slot", &upto);
     }
 

@@ -17,7 +17,7 @@
 //! | `shared.rs` | the state that connections share |
 //! | `schema.rs` | building blocks of requests and answers: bounded numbers, names, bytes |
 //! | `input.rs` | parses queries and bodies into the types of requests |
-//! | `operate.rs` | the node: its status and its operation |
+//! | `operate.rs` | the node: its status, metrics and health, checkpoints, and draining |
 //! | `audit.rs` | audits of the actors' state |
 //! | `lock.rs` | locks |
 //! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` `result.rs` | queues: work on jobs, claims, administration, read-only routes, results |
@@ -27,15 +27,17 @@
 //! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases: passes, administration, read-only routes |
 //! | `event.rs` `stream.rs` | server-sent events; answer bodies that are streams |
 //! | `page/` | the same information in HTML, for a browser |
+//! | `binding.rs` | bindings of locks, claims and passes to processes |
 //! | `busiest.rs` | the busiest queues, locks, leases and tasks |
 //! | `listing.rs` | lists and other large answers, with their bounds |
-//! | `queue_rates.rs` | the rates at which jobs are added to and removed from the queues that the page shows |
+//! | `report.rs` | the socket on which task commands report |
+//! | `queue_rates.rs` | for the page: the rates at which jobs are added to and removed from each queue |
 //! | `rates.rs` | the activity of listeners, actors and journal, every five seconds of the last ten minutes |
 //! | `room.rs` | the capacity limits of a listener |
 //! | `call.rs` | a request as seen by its route; waits that end with the client's connection |
 //! | `metric.rs` | the status as metrics |
 //! | `problem.rs` | refusals, as `application/problem+json` |
-//! | `idempotency.rs` | repeated requests, with an `Idempotency-Key` |
+//! | `idempotency.rs` | the `Idempotency-Key` of a request that may be repeated |
 //! | `counters.rs` | the listener's statistics |
 
 mod access;

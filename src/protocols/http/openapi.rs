@@ -122,7 +122,7 @@ fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Val
     operation
 }
 
-/// Describes the answers with these reasons, which share a status.
+/// Describes the refusals with these reasons, all of which have the same status.
 fn refusal(reasons: &[Reason]) -> Value {
     let words = reasons.iter().map(|reason| reason.word());
     let told = reasons

@@ -19,10 +19,10 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the actors may take to report their status.
+/// The maximum time that the actors may take to report their status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the supervisor may take to show that the node is making progress.
+/// The maximum time that the supervisor actor may take to answer a health check.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -86,7 +86,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "checkpoint",
                 summary: "Take a snapshot",
-                more: "Answers when the snapshot is on disk. Only one is taken at a time; further requests wait for their turn.",
+                more: "Answers when the snapshot is on disk. Only one snapshot is taken at a time; further requests wait for their turn.",
                 answer: "The snapshot taken.",
             },
             &[NoFiles, Failed, Busy],
@@ -133,14 +133,14 @@ async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
 
 async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     let status = ask(&call.node).await?;
-    // A node that stops meanwhile has no queues to show.
+    // If the node has stopped meanwhile, the metrics are still returned, without those of single queues.
     let queues = metric::largest(&call.node.queues())
         .await
         .unwrap_or_default();
     Ok(text(metric::CONTENT_TYPE, metric::page(&status, &queues)))
 }
 
-/// The description. Like the status, it may get additional members in later versions.
+/// The description of all routes. Like the status, it may get additional members in later versions.
 #[derive(Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -178,7 +178,7 @@ pub(crate) struct ClockConfirmed {
     doubted: bool,
 }
 
-/// Trusts the wall clock again, so that removal by date resumes.
+/// Trusts the wall clock again, so that removal by date resumes. Returns whether the clock was in doubt.
 async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Problem> {
     let doubted = call.node.believe_clock().await.map_err(stopped)?;
     Ok(Json(ClockConfirmed { doubted }))

@@ -20,9 +20,9 @@ use tokio::time::timeout;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Pop {
-    /// The queues to claim from. Either this or `any` is required.
+    /// The names of the queues to claim from. Either this or `any` is required.
     queues: Option<List<QueueName, 1000>>,
-    /// Claims from any queue that has a job: tenants take turns in proportion to their weights.
+    /// Claims from any queue that has a job; tenants take turns in proportion to their weights. Either this or `queues` is required.
     any: Option<AnyQueue>,
     /// The weight of each queue, in the order of `queues`: one of those with a job is drawn at random by weight. If left
     /// out, the queue with the most urgent job is used.
@@ -38,7 +38,7 @@ pub(crate) struct Pop {
     claim_ms: Span,
     /// The process that the claims are bound to, by the id of its record or a prefix of it.
     process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the claims end.
     #[serde(default)]
     release: Extent,
     /// Whether, once the claim has expired, the process tree is killed and its end confirmed before the job is available again.
@@ -56,7 +56,7 @@ pub(crate) struct JobClaim {
     pub(super) token: Token,
 }
 
-/// Selects queues across tenants.
+/// A selection of queues by tenant and type.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AnyQueue {
     /// Only queues of this tenant; empty for the default tenant.
@@ -72,7 +72,7 @@ pub(crate) struct AnyQueue {
 const EXCEPT_MAX: usize = 100;
 
 impl AnyQueue {
-    /// Converts the selection, unless another part of the request conflicts with it.
+    /// Converts the selection, or refuses it. `is_plain` is whether the request has neither `queues` nor `weights`.
     fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
         let Self {
             tenant,
@@ -115,7 +115,7 @@ impl AnyQueue {
 pub(crate) struct Popped {
     /// The job's id.
     id: u64,
-    /// The token of the claim, required for everything that is done with the job. Tokens only grow.
+    /// The token of the claim, which every request about the job must present. Tokens only increase.
     token: Token,
     queue: QueueName,
     /// The number of claims since the job was added or kicked, including this one.
@@ -189,7 +189,7 @@ impl Source<'_> {
         }
     }
 
-    /// Accounts for the memory of the queues that a request waits for.
+    /// Reserves memory for the queues that a request waits for, and refuses the request if there is not enough.
     fn held(&self, call: &Call) -> Result<Reservation, Problem> {
         match self {
             Self::Named(names) => call.room().name(names),
@@ -270,7 +270,7 @@ async fn claims(
     Ok(claims)
 }
 
-/// Returns the queues with claims bound as requested.
+/// Returns a handle to the queues that binds claims to the requested process.
 pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem> {
     Ok(bound_to(call, bound.binding(call).await?))
 }
@@ -306,7 +306,8 @@ fn exchanged(
 fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     let now = call.node.now();
     let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
-    // A client with an idempotency key can repeat the request; without one, the jobs would be stuck until their claims end.
+    // A client with an idempotency key can repeat the request and get the same claims. Without a key, the jobs would be claimed by
+    // nobody until their claims end, so they are given back.
     if call.key.is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
@@ -332,7 +333,7 @@ async fn pop_within(
         Ok(claim) => claim.map(|claim| vec![claim]),
         Err(_) => match waiting.withdraw().await? {
             Some(claim) => Ok(vec![claim]),
-            // The same request, waiting in parallel, may have received a job.
+            // The client may have repeated the request on another connection, and that one may have claimed a job: the key returns it.
             None if once => source.pop(queues, 1).await,
             None => Ok(Vec::new()),
         },
@@ -342,7 +343,7 @@ async fn pop_within(
 /// Returns the action to take if claims are not delivered.
 fn give_back(queues: Queues, claims: Vec<Claim>) -> Rollback {
     Rollback::new(move || {
-        // Part of the answer may have been read, so jobs that run at most once stay claimed.
+        // The client may have read part of the answer and begun to work, so jobs that run at most once stay claimed.
         for claim in claims.into_iter().filter(|claim| claim.retries) {
             queues.give_back(claim.id, claim.token);
         }

@@ -21,7 +21,7 @@ pub(crate) const HTML: &str = "text/html; charset=utf-8";
 /// The number of seconds after which a retry may succeed.
 const RETRY_AFTER: &str = "1";
 
-/// The maximum number of characters of a field's name that are shown.
+/// The maximum number of characters of a field name that are shown.
 const SHOWN_CHARS_MAX: usize = 40;
 
 /// Why a request was refused.
@@ -38,7 +38,7 @@ struct Parts {
     owner: Option<Name>,
 }
 
-/// The serialized form.
+/// The serialized form of a problem.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct Document<'a> {
@@ -55,7 +55,7 @@ pub(crate) struct Document<'a> {
     /// The invalid field.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
-    /// The entry's position in line when it was requested.
+    /// The position at which the entry joined the line.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<u32>,
@@ -76,7 +76,7 @@ impl Problem {
         }))
     }
 
-    /// Creates a problem with a field.
+    /// Creates a problem with an invalid field. In the detail, `what` follows the name of the field.
     pub(crate) fn field(field: &str, what: impl fmt::Display) -> Self {
         let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
         let shown = shown.escape_debug().to_string();
@@ -85,19 +85,19 @@ impl Problem {
         problem
     }
 
-    /// Adds the entry's position in line, and the owner of the lock if it is still held.
+    /// Adds the entry's position in line, and the owner that holds the lock, if any.
     pub(crate) fn held(mut self, place: u32, owner: Option<Name>) -> Self {
         (self.0.place, self.0.owner) = (Some(place), owner);
         self
     }
 
-    /// Adds a header that tells the client what to do.
+    /// Adds a header to the answer, such as `Allow`.
     pub(crate) fn with(mut self, name: HeaderName, value: &'static str) -> Self {
         self.0.header = Some((name, HeaderValue::from_static(value)));
         self
     }
 
-    /// If the cause is that the node halted, states so, and why, in place of the reason and detail.
+    /// Replaces the reason `stopped` with `halted`, and the detail with the reason for the halt, if the node stopped because it halted.
     pub(crate) fn or_halt(mut self, halt: Option<String>) -> Self {
         if let (Reason::Stopped, Some(halt)) = (self.0.reason, halt) {
             (self.0.reason, self.0.detail) = (Reason::Halted, halt);
@@ -110,7 +110,7 @@ impl Problem {
         self.0.reason
     }
 
-    /// Returns a problem to replace an error answer of the web framework.
+    /// Returns the problem that replaces an error answer of the web framework with this status.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();
         let alike = all.find(|reason| reason.status() == status.as_u16());

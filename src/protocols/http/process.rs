@@ -1,7 +1,7 @@
 //! Processes over HTTP: converts requests to calls of [`Processes`](crate::handle::Processes), and records to answers. The
 //! members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Which clients may launch and signal processes is decided in `access.rs`: every route requires the scope `run`.
+//! Every route requires the scope `run`; `access.rs` decides which clients have it.
 
 use crate::actors::process::{Launching, Parentage, ProcessMachine, Spec, Tags};
 use crate::bytes::Bytes;
@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that launches processes; the arguments may make it longer than other requests.
+/// The path that launches processes. The arguments may make its requests longer than those of most paths.
 pub(crate) const LAUNCH: &str = "/v1/processes/launch";
 
-/// A span in milliseconds, of at most 2^32 seconds.
+/// A span in milliseconds, of less than 2^32 seconds.
 type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
 impl Routed for ProcessMachine {
@@ -49,7 +49,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "launch_process",
                 summary: "Launch a process",
-                more: "Answers when the process is running or could not be started; `failure` has the reason. The process continues to run when the connection closes or the coordinator stops.",
+                more: "Answers when the process is running, or could not be started: `failure` then has the reason. The process continues to run when the connection closes or the coordinator stops.",
                 answer: "The record of the process.",
             },
             &[Full, Draining, DiskFull, NoKeeper, Waits, Failed],
@@ -106,7 +106,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
-                more: "If its tree is being stopped, also waits for that, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `phase` shows which.",
+                more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `status` shows which.",
                 answer: "The record of the process.",
             },
             &[Absent, Waits, Failed],
@@ -159,9 +159,9 @@ pub(crate) struct Launch {
     /// Names whose values come from `env_file`, the parcel or the coordinator's own environment, and are not stored.
     #[serde(default)]
     secrets: Vec<String>,
-    /// A file of `NAME=VALUE` lines, read at the launch.
+    /// A file of `NAME=VALUE` lines, read when the process is launched.
     env_file: Option<String>,
-    /// The ticket of the parcel handed to the keeper: 32 hexadecimal digits.
+    /// The ticket of a parcel (streams and environment that the client has passed to the keeper): at most 32 hexadecimal digits.
     parcel: Option<String>,
     /// Milliseconds after which the process tree is stopped; 0 for never.
     #[serde(default)]
@@ -199,9 +199,9 @@ pub(crate) struct Launch {
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. If left out, the nearest ancestor with a record.
+    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. If left out, the caller or its nearest ancestor with a record.
     parent: Option<String>,
-    /// Whether to launch the process only if `parent` is alive, because it relies on a right of `parent`.
+    /// Whether to launch the process only if `parent` is alive, because it relies on a lock or claim of `parent`.
     #[serde(default)]
     bound: bool,
 }
@@ -211,7 +211,7 @@ fn bytes(text: String) -> Bytes {
 }
 
 impl Launch {
-    /// Converts the request. The process has no parent unless the request names one.
+    /// Converts the request, or refuses it. The process has no parent unless the request names one.
     pub(crate) fn launching(self) -> Result<Launching, Problem> {
         let ticket = self.parcel.map(|ticket| u128::from_str_radix(&ticket, 16));
         let parcel = ticket.transpose();
@@ -388,7 +388,7 @@ pub(crate) struct Awaited {
     /// The maximum time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Whether to wait only for the process itself, even if its tree is being stopped or a right is bound to it.
+    /// Whether to wait only for the process itself, even if its tree is being stopped or a lock, claim or pass is bound to it.
     #[serde(default)]
     leader: bool,
 }
@@ -417,7 +417,7 @@ pub(crate) struct Prune {
     /// Only records of processes that ended at least this many milliseconds ago.
     #[serde(default)]
     older_than_ms: Span,
-    /// The number of newest records to keep, however old.
+    /// The number of most recent records to keep, however old they are.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }

@@ -1,7 +1,7 @@
 //! Processes over HTTP, read-only: current and past processes, their tree, and the conversion of records to answers. The
 //! members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! No answer visits all records in one turn of the actor: long answers are assembled from several turns.
+//! A long answer is assembled from several queries to the actor, so that other requests are served in between.
 
 use crate::actors::process::{
     Bound, End, Failure, HookOutput, Leak, Output, Phase, Query as ProcessQuery, RecordView,
@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_processes",
                 summary: "List processes, including past ones",
-                more: "Long lists are returned in pages, which are not a consistent snapshot. Arguments that look like secrets are masked. Resource usage is read only on request.",
+                more: "Long lists are returned in pages, which are not a consistent snapshot. Arguments that look like secrets are masked. Current resource usage is included only with `usage`.",
                 answer: "Records, by id, which is the order of their creation.",
             },
             &[Failed, Reason::Large],
@@ -88,14 +88,14 @@ pub(crate) fn routes() -> Vec<Route> {
         .collect()
 }
 
-/// Parses the id in a field, if there is one.
+/// Parses the id in a field; returns `None` if the field is missing or empty.
 pub(crate) fn id(text: Option<&str>, field: &str) -> Result<Option<ProcessId>, Problem> {
     let id = text.filter(|text| !text.is_empty()).map(str::parse);
     id.transpose()
         .map_err(|words| Problem::field(field, format!("is not an id: {words}")))
 }
 
-/// Returns the id of the process with this id or prefix of an id. A complete id is not looked up.
+/// Returns the id of the process that `text` identifies: a complete id, which is not looked up, or a prefix of the id of one record.
 pub(crate) async fn which(call: &Call, text: &str) -> Result<ProcessId, Problem> {
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -148,7 +148,7 @@ async fn descendants(
     Records::gather(call, (from, asked.limit.0), false, page).await
 }
 
-/// Selects records.
+/// The filter of a list of processes.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Filter {
     /// Only processes of this type.
@@ -165,7 +165,7 @@ pub(crate) struct Filter {
     machine: Option<String>,
     /// Only processes with this label: `NAME`, or `NAME=VALUE`.
     label: Option<String>,
-    /// Whether to list the newest first.
+    /// Whether to list the most recent records first.
     #[serde(default)]
     newest_first: Truth,
     /// Whether to read the current resource usage of running processes.
@@ -216,7 +216,7 @@ impl Filter {
     }
 }
 
-/// Parses the machine of a filter, if there is one.
+/// Parses the machine of a filter; returns `None` if the filter names none.
 fn machine(call: &Call, text: Option<&str>) -> Result<Option<u128>, Problem> {
     match text {
         None | Some("") => Ok(None),
@@ -300,12 +300,12 @@ pub(crate) struct Process {
     id: String,
     /// The parent's id; null if there is no parent or its record was removed.
     parent: Option<String>,
-    /// The id of the topmost ancestor; the process's own id if it has no parent.
+    /// The id of the topmost ancestor, or the process's own id if it has no parent.
     root: String,
     /// The number of ancestors.
     depth: u16,
     r#type: String,
-    /// The number of the process among those of its type.
+    /// The number of the process among all processes of its type.
     number: u64,
     /// `queued`, `running`, `stopping` or `exited`.
     status: &'static str,
@@ -335,36 +335,36 @@ pub(crate) struct Process {
     ended_at: Option<Timestamp>,
     /// The exit code, or 128 plus the signal; null if the process has not ended or its exit status is unknown.
     code: Option<u8>,
-    /// The signal that ended the process.
+    /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
     core_dumped: bool,
-    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`; null if it is known.
     lost: Option<&'static str>,
-    /// Why the process could not be started.
+    /// Why the process could not be started; null if it was started.
     failure: Option<Failed>,
-    /// The error reported at its end.
+    /// The error that was reported when it ended; null if there was none.
     error: Option<String>,
-    /// The latest status text that the process sent (`STATUS=`).
+    /// The last status text that the process sent (`STATUS=`); null if it sent none.
     said: Option<String>,
-    /// Why the process was or is being stopped: `request`, `timeout`, `not-ready` or `watchdog`.
+    /// Why the process was or is being stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
     stopped_by: Option<&'static str>,
     /// The number of processes in its tree that SIGKILL did not end.
     unkillable: u32,
-    /// The number of processes of which it is unknown whether they belong to its tree.
+    /// The number of processes for which it is unknown whether they belong to its tree.
     unknown: u32,
-    /// The number of processes that it started and that outlived it.
+    /// The number of processes of its tree that were still alive after its end.
     alive: u32,
-    /// Processor time in milliseconds.
+    /// Processor time that it and the children it waited for have used, in milliseconds; null until it has ended.
     cpu_ms: Option<u64>,
-    /// Peak memory in bytes.
+    /// Peak memory in bytes; null until it has ended.
     memory_max: Option<u64>,
-    /// The memory limit on its tree, once it has ended; null if there was none. Limits on single processes do not count.
+    /// The memory limit of its tree as a whole; null until it has ended, or if there was no such limit.
     memory_limit: Option<MemoryLimit>,
     stdout: Option<Stream>,
     stderr: Option<Stream>,
     /// The processes that still had its output open after its end, which is a leak. Null if there were none; empty if they are unknown.
     output_held_by: Option<Vec<Holder>>,
-    /// For a hook, the parsed output, once it has been read.
+    /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
     hook: Option<Hook>,
     /// Current resource usage; only if requested, and only for a running process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -407,7 +407,7 @@ pub(crate) struct Hook {
 /// A line that is not a valid record.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Broken {
-    /// The line number, from 1; 0 if no single line is concerned.
+    /// The line number, from 1; 0 if the warning is not about a single line.
     line: u32,
     /// What is wrong with the line.
     words: String,
@@ -462,7 +462,7 @@ pub(crate) struct Stream {
     pub(crate) bytes: u64,
     /// The first bytes; invalid UTF-8 is replaced by U+FFFD.
     pub(crate) head: String,
-    /// The last bytes, if there are more.
+    /// The last bytes; empty if `head` has all of them.
     pub(crate) tail: String,
 }
 
@@ -550,7 +550,7 @@ pub(crate) const fn signal(end: Option<End>) -> (Option<u8>, bool) {
     }
 }
 
-/// Returns why it is unknown how a process ended.
+/// Returns why it is unknown how a process ended, or `None` if it is known or the process has not ended.
 pub(crate) const fn lost(end: Option<End>) -> Option<&'static str> {
     match end {
         Some(End::Lost(lost)) => Some(lost.name()),

@@ -1,6 +1,7 @@
-//! Resource usage and reconciliation of processes over HTTP. The members are documented in `docs/protocols/http.md`, "Processes".
+//! Resource usage of processes over HTTP, and reconciliation: whether processes recorded as alive still exist. The members are
+//! documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Resource usage is read only on request.
+//! Both are read from the kernel on request.
 
 use crate::handle::{ProcessError, Usage};
 use crate::ids::ProcessId;
@@ -15,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The maximum number of processes in one request.
+/// The maximum number of ids in a request.
 const IDS_MAX: usize = 256;
 
-/// The maximum time to wait until the records of processes that have exited show how they ended.
+/// The maximum time that a reconciliation waits until the records of processes that have exited show how they ended.
 const SETTLED: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -30,7 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
             id: "usage_of_processes",
             summary: "Get the current resource usage of processes",
             more: "The usage is read at the time of the request.",
-            answer: "The usage of those that can be read, in the order of the ids.",
+            answer: "The usage of each process for which it can be read, in the order of the ids.",
         },
         &[Reason::Failed],
     );
@@ -41,8 +42,8 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "reconcile_processes",
             summary: "Check every process recorded as alive",
-            more: "Normally not needed, since ends are detected automatically. Answers when the records of processes that have exited show how they ended, within 5 s.",
-            answer: "The number of processes checked, and of records changed.",
+            more: "Normally not needed, since ends are detected automatically. Answers when the records of processes that have exited show how they ended, or after 5 s.",
+            answer: "The number of processes checked, and the number of records changed.",
         },
         &[Reason::Failed],
     );
@@ -54,7 +55,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Reconciled {
-    /// The number of processes recorded as alive.
+    /// The number of processes recorded as alive, all of which were checked.
     asked: u64,
     /// The number of records that now show an end.
     changed: u64,
@@ -69,11 +70,11 @@ async fn reconcile(call: &Call, (): ()) -> Result<Json<Reconciled>, Problem> {
     let found = processes.reconcile().await?;
     let ends = async {
         for id in &found.gone {
-            // An error means that the record was removed, so the process has ended; the others are examined below.
+            // The result is not needed: the loop below reads every record, and handles one that was removed.
             drop(processes.ended(*id).await);
         }
     };
-    // The keeper may still have reports about these processes.
+    // The keeper may be about to report how these processes ended. Those not reported in time are counted as `open`.
     let _ = timeout(SETTLED, ends).await;
     let mut changed = Vec::new();
     let mut open = 0;
@@ -114,11 +115,11 @@ pub(crate) struct OfOne {
 /// The current resource usage of a process.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ProcessUsage {
-    /// Processor time since its start, in milliseconds.
+    /// Processor time used so far, in milliseconds.
     cpu_ms: u64,
-    /// Memory in bytes.
+    /// Memory in use, in bytes.
     memory_bytes: u64,
-    /// The scope: `process` for the process alone, or `group` for its control group.
+    /// The extent of the values: `process` for the process alone, or `group` for its control group.
     of: &'static str,
 }
 

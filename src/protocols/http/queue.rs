@@ -1,4 +1,4 @@
-//! Queues over HTTP, operation: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
+//! Administration of queues over HTTP: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
 //! The members are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{Phase, QueueMachine, QueueName};
@@ -66,7 +66,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "cancel_job",
                 summary: "Cancel a job",
-                more: "The job is abandoned. If it is claimed, the claim ends. If the claim is bound to a process, such as that of a `sexton work` command, it ends when the process has ended or has reported on the job; until then the claim can be neither touched nor reported on, and `sexton work` stops its command.",
+                more: "The job is abandoned, and its claim ends. A claim that is bound to a process, as those of `sexton work` are, ends only when the process has ended, or when the job is completed, failed or given back. Until then, `touch` and `report` are refused, and `sexton work` stops its command.",
                 answer: "1, or 0 if the job was already abandoned or cancelled.",
             },
             &[Absent, Failed],
@@ -77,7 +77,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "repush_jobs",
                 summary: "Make the abandoned jobs of a queue ready",
-                more: "They are treated as if they had never been tried.",
+                more: "The jobs are treated as if they had never been tried.",
                 answer: "The number of jobs, which may be 0.",
             },
             &[DiskFull, Failed],
@@ -170,7 +170,7 @@ pub(crate) struct Cancel {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Cancelled {
-    /// The number of jobs cancelled, immediately or once their processes have ended.
+    /// The number of jobs cancelled. If the claim of a job is bound to a process, the job is abandoned only once the claim has ended.
     cancelled: u32,
 }
 
@@ -232,7 +232,8 @@ async fn pause(
     Body(Pause { queue, ms }): Body<Pause>,
 ) -> Result<Json<Paused>, Problem> {
     let queues = call.queues();
-    // Pausing a mistyped name would create a queue. If the request repeats the end of a pause, the queue may have been removed.
+    // The queue must exist, since pausing a mistyped name would create a queue. A request with a key that ends a pause is not checked:
+    // it may be a repetition, and the queue may have been removed after the first one.
     if ms.0 > 0 || call.key.is_none() {
         queues.queue(&queue).await?;
     }

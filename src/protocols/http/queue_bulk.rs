@@ -1,4 +1,4 @@
-//! Queues over HTTP, bulk operations: retries or deletes all jobs that match a filter. Jobs are looked up in shares, so
+//! Bulk operations on queues over HTTP: retries or deletes all jobs that match a filter. Jobs are selected in shares, so
 //! that other requests are served in between. The members are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{JobSelection, Phase, QueueName};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// The maximum number of jobs changed in one turn of the actor.
 const SHARE: u32 = 100;
 
-/// The maximum number of shares of a selection examined for one answer; together they cover some hundred thousand jobs.
+/// The maximum number of shares examined for one answer. For each share, the actor examines at most 8,192 jobs.
 const SHARES_MAX: u32 = 16;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -28,7 +28,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "retry_jobs",
                 summary: "Make jobs that match a filter ready",
-                more: "They are treated as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
+                more: "The jobs are treated as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
                 answer: "The number of jobs made ready, and where to continue.",
             },
             &[DiskFull, Failed],
@@ -48,7 +48,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Selects jobs.
+/// The filter of a bulk operation.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct BulkSelection {
     /// Only jobs of this queue.
@@ -57,7 +57,7 @@ pub(crate) struct BulkSelection {
     pub(crate) r#type: Option<String>,
     /// Only jobs in this phase; abandoned or buried ones if left out.
     pub(crate) phase: Option<Phase>,
-    /// Only jobs whose newest error contains this text.
+    /// Only jobs whose last error contains this text.
     pub(crate) error: Option<String>,
     /// The maximum number of jobs to change.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub(crate) struct BulkSelection {
     pub(crate) after: Option<After>,
 }
 
-/// The operation on each job.
+/// The operation on each job that matches the filter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BulkOperation {
     Retry,
@@ -99,7 +99,7 @@ pub(crate) struct Retried {
     next: Option<u32>,
 }
 
-/// Makes jobs ready.
+/// Makes the jobs that match a filter ready.
 async fn retry(call: &Call, Body(which): Body<BulkSelection>) -> Result<Json<Retried>, Problem> {
     let (retried, next) = each(call, which, BulkOperation::Retry).await?;
     Ok(Json(Retried { retried, next }))
@@ -113,7 +113,7 @@ pub(crate) struct Discarded {
     next: Option<u32>,
 }
 
-/// Deletes jobs.
+/// Deletes the jobs that match a filter.
 async fn discard(
     call: &Call,
     Body(which): Body<BulkSelection>,
@@ -122,7 +122,7 @@ async fn discard(
     Ok(Json(Discarded { discarded, next }))
 }
 
-/// Applies the operation to the selected jobs, and returns how many and where to continue.
+/// Applies the operation to the selected jobs. Returns how many were changed, and where to continue if some are left.
 pub(crate) async fn each(
     call: &Call,
     which: BulkSelection,

@@ -1,7 +1,7 @@
 //! Queues over HTTP, read-only: which queues and jobs exist, their state, and the configuration. The members are
 //! documented in `docs/protocols/http.md`, "Queues".
 //!
-//! No answer visits all queues or jobs in one turn of the actor: long answers are assembled from several turns.
+//! A long answer is assembled from several queries to the actor, so that other requests are served in between.
 
 use crate::actors::queue::{
     Counts, JobSelection, JobView, Phase, Progress, QueueName, QueueSelection, QueueView, Rules,
@@ -20,7 +20,7 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The phases, with their names in metrics.
+/// The phases, with their names in metrics and on pages.
 pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("ready", Phase::Ready),
     ("delayed", Phase::Delayed),
@@ -30,7 +30,7 @@ pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("abandoned", Phase::Abandoned),
 ];
 
-/// The maximum number of types in a request.
+/// The maximum number of types in a request for the next queue.
 const TYPES_MAX: usize = 1000;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "queue",
                 summary: "Get a queue",
-                more: "Read-only.",
+                more: "",
                 answer: "The queue.",
             },
             &[Absent, Failed],
@@ -75,7 +75,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "job",
                 summary: "Get a job with its body",
-                more: "Read-only.",
+                more: "",
                 answer: "The job.",
             },
             &[Absent, Failed, Large],
@@ -130,7 +130,7 @@ pub(crate) struct Queue {
     /// The tenant; empty for the default one.
     tenant: String,
     r#type: String,
-    /// Jobs that can be claimed.
+    /// The number of jobs that can be claimed.
     ready: u32,
     /// The number of ready jobs with a priority below 1024.
     urgent: u32,
@@ -150,11 +150,11 @@ pub(crate) struct Queue {
     using: u32,
     /// The number of beanstalkd clients that watch the queue.
     watching: u32,
-    /// Jobs added since the queue was created, or since the coordinator started.
+    /// The number of jobs added since the queue was created or the coordinator started, whichever is later.
     total: u64,
-    /// Jobs deleted since the queue was created, or since the coordinator started.
+    /// The number of jobs deleted since the queue was created or the coordinator started, whichever is later.
     deletes: u64,
-    /// Pauses since the queue was created, or since the coordinator started.
+    /// The number of pauses since the queue was created or the coordinator started, whichever is later.
     pauses: u64,
     /// Milliseconds until its pause ends; null if it has none.
     paused_ms: Option<u64>,
@@ -214,7 +214,7 @@ pub(crate) struct JobFilter {
     r#type: Option<String>,
     /// Only jobs in this phase.
     phase: Option<Phase>,
-    /// Only jobs whose newest error contains this text.
+    /// Only jobs whose last error contains this text.
     error: Option<String>,
     /// Only jobs whose claims are bound to this process, by its id.
     process: Option<String>,
@@ -247,7 +247,7 @@ pub(crate) struct Job {
     remaining_ms: Option<u64>,
     /// The most recent delay, in milliseconds.
     delay_ms: u64,
-    /// Milliseconds that a claim of the job lasts; the queue's setting if 0.
+    /// Milliseconds that a claim of the job lasts; 0 for the setting of its type.
     ttr_ms: u64,
     /// The number of claims since the job was added or kicked.
     attempts: u32,
@@ -261,7 +261,7 @@ pub(crate) struct Job {
     buries: u32,
     /// The number of times the job was kicked.
     kicks: u32,
-    /// The token of the job's claim.
+    /// The token of the job's claim; null if it is not claimed.
     token: Option<Token>,
     /// Whether the job is retried when a claim ends without a report.
     retries: bool,
@@ -269,21 +269,21 @@ pub(crate) struct Job {
     durable: bool,
     /// The size of the body in bytes.
     bytes: u64,
-    /// The error of the last failure.
+    /// The last error: of a failure, or why a claim ended with its process; null if there was none.
     error: Option<String>,
     /// The process that the claim is bound to; null if there is none.
     process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the claim ends; null if there is no process.
     release: Option<Extent>,
-    /// Whether the process tree is killed before the job is available again.
+    /// Whether the process tree is killed when the claim has expired, before the job is available again.
     kill_before_grant: bool,
     /// Whether the claim has expired and its process is being killed.
     fencing: bool,
-    /// Whether the job has been cancelled, but its process has yet to end.
+    /// Whether the job has been cancelled, but is claimed until its process has ended.
     cancelled: bool,
-    /// The progress in percent, as reported by the worker.
+    /// The progress in percent, as reported by the worker; null if it reported none.
     percent: Option<u8>,
-    /// The last text reported by the worker.
+    /// The last text reported by the worker; null if it reported none.
     report: Option<String>,
 }
 
@@ -353,7 +353,7 @@ async fn job(
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct OfTypes {
-    /// Only queues with jobs of these types, separated by commas, at most 1,000.
+    /// Only queues with jobs of these types, separated by commas, at most 1,000; all types if left out.
     #[serde(default)]
     types: String,
 }
@@ -407,7 +407,7 @@ pub(crate) struct Limits {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TypeConfig {
     r#type: String,
-    /// The entry that applies: the type's own, or `default`.
+    /// The entry of the configuration that applies: the type's own, or `default`.
     from: String,
     #[serde(flatten)]
     rules: TypeRules,
@@ -417,7 +417,7 @@ pub(crate) struct TypeConfig {
 pub(crate) struct QueueConfig {
     limits: Limits,
     types: Vec<TypeConfig>,
-    /// Tenants with an entry; all others have weight 1.
+    /// The tenants with an entry in the configuration; all others have weight 1.
     tenants: Vec<TenantConfig>,
 }
 

@@ -1,5 +1,5 @@
-//! The rates at which jobs are added to and removed from queues. The counters of the queues that the page shows are compared
-//! with their values a few seconds before.
+//! The rates at which jobs are added to and removed from the queues that the page shows. Whenever a queue is shown, its counters are
+//! compared with those of an earlier reading, at least [`APART`] and at most [`OLD`] before.
 
 use crate::actors::queue::{QueueName, QueueView};
 use crate::clock::Timestamp;
@@ -16,7 +16,7 @@ const OLD: Duration = Duration::from_mins(1);
 /// The maximum number of queues whose readings are kept.
 const QUEUES_MAX: usize = 1000;
 
-/// Jobs per second.
+/// The rates of a queue, in jobs per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rate {
     pub(crate) added: f64,
@@ -48,12 +48,13 @@ impl Reading {
     }
 }
 
-/// The newest and the previous reading of each queue that was shown recently.
+/// The readings of each queue that was shown recently: the previous one, if there is one, and the last one.
 #[derive(Debug, Default)]
 pub(crate) struct QueueRates(Mutex<BTreeMap<QueueName, (Option<Reading>, Reading)>>);
 
 impl QueueRates {
-    /// Returns the current rates of queues, or `None` for queues without a usable reading from the last minute.
+    /// Returns the current rate of each queue, or `None` for a queue without an earlier reading that is recent enough. Takes a reading of
+    /// each queue.
     pub(crate) fn of(&self, queues: &[QueueView], now: Timestamp) -> Vec<Option<Rate>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, (_, newest)| !newest.is_old(now));

@@ -1,5 +1,5 @@
-//! The recent activity of listeners, actors and journal: their counters are read every five seconds and kept for ten
-//! minutes, so that a newly opened page has data to show. Only counters are read; no actor is queried.
+//! The recent activity of listeners, actors and journal. Their counters are read every five seconds, and the readings are kept for
+//! ten minutes, so that a newly opened page has data to show. No actor is queried for this.
 
 use crate::clock::Timestamp;
 use crate::handle::Handle;
@@ -14,10 +14,10 @@ use tokio::time::{MissedTickBehavior, interval};
 /// The interval between two readings.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The number of readings kept, which covers ten minutes.
+/// The number of readings kept: the first and the last of them are ten minutes apart.
 pub(crate) const KEPT: usize = 121;
 
-/// The kinds of activity counted.
+/// The kinds of activity that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// LockServer commands.
@@ -51,14 +51,14 @@ impl Counted {
     ];
 }
 
-/// The counters at one moment; `None` for listeners that are not open and for a journal that does not exist.
+/// The counters at one moment, by kind of activity; `None` if the listener is not open or there is no journal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     at: Timestamp,
     counts: [Option<u64>; Counted::ALL.len()],
 }
 
-/// The most recent readings.
+/// The readings of the last ten minutes, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<VecDeque<Reading>>);
 

@@ -1,5 +1,5 @@
-//! The socket on which task commands report: `report.sock` in the data directory. It accepts only what an attempt reports
-//! about its own burst, authenticated by the attempt's secret. The protocol is specified in `docs/tasks.md`, "Reports".
+//! The socket on which task commands report: `report.sock` in the data directory. An attempt can report only about its own
+//! burst, and authenticates itself by its secret. The protocol is specified in `docs/tasks.md`, "Reports".
 //!
 //! The machine decides what effect a report has.
 
@@ -22,10 +22,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// The maximum time for which either side may send nothing.
+/// The maximum time to receive a request, and to send its answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The maximum size of a request, in bytes; saved data is sent in base64.
+/// The maximum size of a request, in bytes. It leaves room for saved data in base64.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// The maximum number of connections at a time.
@@ -34,7 +34,7 @@ const OPEN_MAX: u32 = 256;
 /// The socket and its file.
 pub(crate) type Socket = (std::os::unix::net::UnixListener, SocketFile);
 
-/// Listens for reports. The listener does not block.
+/// Listens for reports, and returns the non-blocking listener and its file.
 pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
     let rights = Rights {
         mode: 0o600,
@@ -43,7 +43,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
     socket::listen(path, rights)
 }
 
-/// Serves reports until the node ends.
+/// Serves reports until the listener closes.
 pub(crate) async fn serve(
     listener: UnixListener,
     node: Handle,
@@ -55,14 +55,14 @@ pub(crate) async fn serve(
             accepted = listener::accept_unix(&listener) => accepted,
             _ = closing.wait_for(|closing| *closing) => return,
         };
-        // The mode of the socket keeps all other users out; one that connects nevertheless is refused.
+        // The mode of the socket keeps other users out. Should one connect nevertheless, it is refused.
         let own = rustix::process::geteuid().as_raw();
         let is_trusted = peer.uid() == own || peer.uid() == 0;
         let place = places.take().filter(|_| is_trusted);
         let tasks = node.tasks();
         tokio::task::spawn_local(async move {
             match place {
-                // The client may have disconnected.
+                // An error means that the client has disconnected or is too slow.
                 Some(_) => drop(receive(stream, &tasks).await),
                 None => drop(answer(stream, &refused("busy", "too many concurrent reports")).await),
             }
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
 struct Request {
     secret: String,
     report: ReportKind,
-    /// The number of the report, if it comes from another machine.
+    /// The number of a report from another machine. A report whose number is not larger than the last one's is not applied again.
     #[serde(default)]
     nth: Option<u64>,
 }
@@ -101,7 +101,7 @@ enum ReportKind {
         #[serde(default)]
         message: String,
     },
-    /// Another burst is to follow.
+    /// The task needs another burst, which begins after `ms` milliseconds.
     Wait { ms: u64 },
     /// The task has failed.
     Fail { message: String },
@@ -201,7 +201,7 @@ async fn saved(tasks: &Tasks, process: ProcessId) -> Value {
     }
 }
 
-/// Truncates a message to the length that is kept.
+/// Truncates a message to the maximum length that a task stores, at a character boundary.
 fn shortened(mut message: String) -> String {
     let end = message.floor_char_boundary(Task::WORDS_BYTES_MAX);
     message.truncate(end);

@@ -1,5 +1,5 @@
-//! Results of jobs over HTTP: storing them by the worker, and looking them up afterwards. The members are documented in
-//! `docs/protocols/http.md`, "Queues".
+//! Results of jobs over HTTP: a worker stores the result of its job, and other clients read it afterwards. The members are
+//! documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{self, JobEnd, JobResult, JobView, Message, QueueName};
 use crate::clock::Date;
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "keep_job_result",
                 summary: "Store the result of a claimed job",
-                more: "Requires the token of its claim, and must be sent before the job is ended. The result is kept for `keep_ms` after the job is over; the result of a later try replaces it. At most 100,000 results and 64 MiB are kept; beyond that, the oldest are dropped.",
+                more: "Requires the token of its claim, and must be sent before the job is completed or failed. The result is kept for `keep_ms` after the job is over; the result of a later try replaces it. At most 100,000 results and 64 MiB are kept; beyond that, the oldest are dropped.",
                 answer: "The result has been stored.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "job_result",
                 summary: "Get the result of a job",
-                more: "Returns the result as stored by the worker; for a job abandoned without one, its state. With `wait`, answers when the job is over or the wait times out. A job that is over without a result is `absent`.",
+                more: "Returns the result that the worker stored. For a job that was abandoned without a result, `status` is `failed`, with the last error. With `wait`, answers when the job is over or the wait times out. A job that is over and has no result is `absent`.",
                 answer: "The result; if `status` is `open`, there is none yet.",
             },
             &[Absent, Waits, Failed],
@@ -53,7 +53,7 @@ pub(crate) struct JobNote {
     keep_ms: Number<u64, 1, { Message::RESULT_MS_MAX }>,
     /// Whether the job succeeded; if not, it failed.
     done: bool,
-    /// The exit status of its command.
+    /// The exit status of the job's command, if there is one.
     exit: Option<Number<u64, 0, 255>>,
     /// What went wrong; the first 1,000 bytes are kept.
     error: Option<String>,
@@ -103,7 +103,7 @@ pub(crate) enum Status {
     Open,
     /// The job is done.
     Done,
-    /// The job has failed for good.
+    /// The job has failed, and will not be tried again.
     Failed,
 }
 
@@ -114,9 +114,9 @@ pub(crate) struct ResultView {
     id: u64,
     queue: QueueName,
     status: Status,
-    /// The exit status of its command; null if there is none, or no result was stored.
+    /// The exit status of the job's command; null if there is none, or no result was stored.
     exit: Option<u8>,
-    /// What went wrong.
+    /// What went wrong; null if nothing was reported.
     error: Option<String>,
     /// The number of claims since the job was added or kicked.
     attempts: u32,
@@ -126,14 +126,14 @@ pub(crate) struct ResultView {
     age_ms: Option<u64>,
     /// The time it ended, in milliseconds since 1970; null if no result was stored.
     ended_at: Option<u64>,
-    /// Milliseconds for which the result is kept; null if no result was stored.
+    /// Milliseconds until the result is removed; null if no result was stored.
     remaining_ms: Option<u64>,
     /// The end of its output; empty if no result was stored.
     #[serde(flatten)]
     text: OutputText,
 }
 
-/// Returns how a job ended.
+/// Returns whether and how a job has ended, waiting for its end if requested.
 async fn result(call: &Call, Query(of): Query<ResultQuery>) -> Result<Json<ResultView>, Problem> {
     let queues = call.node.queues();
     if of.wait.0 > 0 {

@@ -19,8 +19,8 @@ const LARGE_MAX: usize = 128;
 /// How long a request waits for its turn to build a large answer.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The maximum number of streams that are woken at a time. They share a thread with all requests: if one event woke
-/// thousands, they would all run before the next request.
+/// The maximum number of streams that run at a time. They share a thread with all requests: if one event woke thousands of
+/// streams, they would all run before the next request.
 const STREAMS_MAX: usize = 16;
 
 /// The capacity limits of a listener.
@@ -29,9 +29,9 @@ pub(crate) struct Room {
     waits: Arc<Places>,
     large: Arc<Semaphore>,
     streams: Turns,
-    /// The memory of requests that have not arrived completely or are not answered yet.
+    /// The memory budget for requests that have not arrived completely or are not answered yet.
     pub(crate) unfinished: Arc<Budget>,
-    /// The memory of queues that requests wait for.
+    /// The memory budget for queues that exist only because requests wait for them.
     named: Arc<Budget>,
 }
 
@@ -40,10 +40,10 @@ pub(crate) struct Room {
 pub(crate) struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    /// Waits for a stream's turn, which is over when the returned permit is dropped.
+    /// Waits for a turn. The turn is over when the returned permit is dropped.
     pub(crate) async fn next(&self) -> Option<OwnedSemaphorePermit> {
         let turn = Arc::clone(&self.0).acquire_owned().await.ok();
-        // Even a single stream that always has more to send lets requests run in between.
+        // Yields even if a permit is free, so that a stream that always has more to send lets requests run in between.
         tokio::task::yield_now().await;
         turn
     }
@@ -67,14 +67,14 @@ impl Room {
         self.streams.clone()
     }
 
-    /// Takes one of the slots for waiting requests.
+    /// Takes one of the slots for waiting requests, and refuses the request if none is free.
     pub(crate) fn wait(&self) -> Result<Place, Problem> {
         let words = "too many requests are waiting: try again later, or without waiting";
         let place = self.waits.take();
         place.ok_or_else(|| Problem::new(Reason::Waits, words))
     }
 
-    /// Accounts for the memory of the queues that a request waits for.
+    /// Reserves memory for the queues that a request waits for, and refuses the request if there is not enough.
     pub(crate) fn name(&self, queues: &[QueueName]) -> Result<Reservation, Problem> {
         let mut held = Reservation::new(&self.named);
         let words = "requests are waiting for too many queues: try again later, or without waiting";

@@ -1,5 +1,5 @@
-//! The definition of a route: its method and path, its input and output, its refusals, and its documentation. All of this is
-//! in a single entry of its API's table, from which both the server and the description are built.
+//! The definition of a route: its method and path, its input and output, its refusals, and its documentation. Both the server and the
+//! published description are built from the same definitions.
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -25,7 +25,7 @@ pub(crate) trait Routed {
 
 /// The documentation of a route.
 pub(crate) struct Words {
-    /// The operation id.
+    /// The `operationId` in the description.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
     /// Further explanation; may be empty.
@@ -152,7 +152,7 @@ fn written(answer: &impl Serialize) -> Result<HttpResponse, Problem> {
 }
 
 impl Route {
-    /// Creates a read-only route.
+    /// Creates a read-only route, for GET and HEAD.
     pub(crate) fn get<T: Take, G: Give>(
         path: &'static str,
         read: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
@@ -176,7 +176,7 @@ impl Route {
         )
     }
 
-    /// Creates a route that performs an action.
+    /// Creates a route that performs an action, for POST.
     pub(crate) fn post<T: Take, G: Give>(
         path: &'static str,
         scope: Scope,
@@ -318,7 +318,7 @@ fn idempotency_key() -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "1 to 128 visible ASCII characters that identify a request and its repetitions. A repetition within ten minutes has no further effect, and gets the answer of the first request, even after a crash and a restart.",
+        "description": "1 to 128 visible ASCII characters that identify a request and its repetitions. A repetition within ten minutes has no further effect, and gets the answer of the first request, even if the coordinator was killed and restarted in between.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
     })
 }

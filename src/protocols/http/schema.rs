@@ -14,10 +14,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Marks a string of arbitrary bytes: `schemas.rs` splits it into two members, since JSON only has text.
+/// The keyword that marks a string of arbitrary bytes. `schemas.rs` splits such a member into two, since JSON only has text.
 pub(crate) const BYTES: &str = "x-bytes";
 
-/// A span in milliseconds, of at most 2^32 seconds.
+/// A span in milliseconds, of less than 2^32 seconds.
 pub(crate) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
 /// A whole number within bounds, with a default.
@@ -43,7 +43,7 @@ impl<'de, N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> D
     }
 }
 
-/// Deserializes a whole number within bounds.
+/// A visitor that accepts whole numbers within bounds.
 struct Within<N, const MIN: u64, const MAX: u64>(PhantomData<N>);
 
 impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64> Visitor<'_> for Within<N, MIN, MAX> {
@@ -136,7 +136,7 @@ pub(crate) struct OwnerName {
 /// The name of a lease, as a member of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct LeaseName {
-    /// The lease.
+    /// The name of the lease.
     pub(crate) name: Name,
 }
 
@@ -176,14 +176,14 @@ pub(crate) struct TaskNames {
 /// The name of a server, as a member of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct ServerName {
-    /// The server.
+    /// The name of the server.
     pub(crate) server: Name,
 }
 
 /// The name of a group, as a member of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct GroupName {
-    /// The group.
+    /// The name of the group.
     pub(crate) group: Name,
 }
 

@@ -1,7 +1,7 @@
 //! The schemas of the inputs and outputs of routes, for the description.
 //!
 //! schemars generates a schema for each type. This module adapts it where JSON cannot express a type (members that hold
-//! bytes) and where this API is stricter (it does not accept unknown members, or null for members that are left out).
+//! bytes) and where this API is stricter (it accepts neither unknown members nor null in place of a missing member).
 
 #![expect(clippy::indexing_slicing, reason = "indexes only objects created here")]
 
@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 const BASE64: &str =
     "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 
-/// Marks an object to which members may be added.
+/// The keyword that marks an object to which later versions may add members.
 pub(crate) const OPEN: &str = "x-open";
 
-/// Schemas of inputs and outputs, which differ in what may be left out.
+/// The schemas of inputs and outputs. The same type has two schemas if members may be missing in a request but not in an answer.
 pub(crate) struct Schemas {
     taken: SchemaGenerator,
     given: SchemaGenerator,
@@ -95,7 +95,7 @@ impl Content {
     }
 }
 
-/// Adapts a schema to what this API takes or returns.
+/// Adapts a schema to what this API accepts (`is_taken`) or returns.
 pub(super) fn settle(schema: &mut Value, is_taken: bool) {
     if let Value::Array(schemas) = schema {
         for schema in schemas {

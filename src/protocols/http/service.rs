@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "service",
                 summary: "Get a service",
                 more: "",
-                answer: "Its state.",
+                answer: "The state of the service.",
             },
             &[Absent, failed],
         ),
@@ -51,8 +51,8 @@ pub(crate) fn routes() -> Vec<Route> {
             start,
             Words {
                 id: "start_services",
-                summary: "Start a service, or all",
-                more: "This includes services that the coordinator gave up on. A started service runs until it is stopped, even across restarts of the coordinator.",
+                summary: "Start a service, or all services",
+                more: "Also starts services that have failed. A started service runs until it is stopped, even across restarts of the coordinator.",
                 answer: "Their state, once they are running or the wait times out.",
             },
             &[Absent, Waits, failed],
@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
             stop,
             Words {
                 id: "stop_services",
-                summary: "Stop a service, or all",
+                summary: "Stop a service, or all services",
                 more: "A stopped service stays stopped until it is started, even across restarts of the coordinator.",
                 answer: "Their state, once they are stopped or the wait times out.",
             },
@@ -76,7 +76,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "restart_services",
                 summary: "Replace the processes of a service, or of all services, with new ones",
-                more: "A stopped service is started if it is named.",
+                more: "A stopped service is started only if the request names it.",
                 answer: "Their state, once they are running or the wait times out.",
             },
             &[Absent, Waits, failed],
@@ -97,7 +97,7 @@ pub(crate) struct One {
 pub(crate) struct ServicesQuery {
     /// The service's name; all services if left out.
     name: Option<String>,
-    /// The maximum time to wait until they are running or stopped, in seconds.
+    /// The maximum time to wait until the services are running or stopped, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Service {
     status: &'static str,
     /// Whether the service is meant to run.
     wanted: bool,
-    /// Whether the configuration defines it. A service removed from the configuration is stopped, and then removed.
+    /// Whether the configuration defines the service. A service that is no longer in the configuration is stopped, and then removed.
     configured: bool,
     /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
@@ -136,15 +136,15 @@ pub(crate) struct Instance {
     process: Option<String>,
     pid: Option<u32>,
     started_at: Option<Timestamp>,
-    /// The latest status text that the process sent (`STATUS=`).
+    /// The last status text that the process sent (`STATUS=`); null if it sent none.
     said: Option<String>,
     /// The number of restarts within the restart period.
     restarts: usize,
-    /// The time of the next launch, in milliseconds since 1970, if one is scheduled.
+    /// The time of the next launch, in milliseconds since 1970; null if none is scheduled.
     next_at: Option<Timestamp>,
-    /// The directory of the output files.
+    /// The directory of the output files; null if the coordinator keeps no files.
     run_dir: Option<String>,
-    /// How the previous process of this instance ended.
+    /// How the previous process of this instance ended; null if there was none.
     last: Option<LastEnd>,
 }
 
@@ -156,11 +156,11 @@ pub(crate) struct LastEnd {
     ended_at: Timestamp,
     /// The exit code, or 128 plus the signal; null if unknown.
     code: Option<u8>,
-    /// The signal that ended the process.
+    /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
-    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`; null if it is known.
     lost: Option<&'static str>,
-    /// Why the process could not be started.
+    /// Why the process could not be started; null if it was started.
     failure: Option<Failed>,
     /// Why the process was stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
     stopped_by: Option<&'static str>,
@@ -231,7 +231,7 @@ async fn listed(call: &Call, name: Option<String>) -> Result<Json<ServiceList>, 
     Ok(Json(ServiceList { services }))
 }
 
-/// Rejects a name that is longer than any name of a service.
+/// Returns a name, unless it is longer than the name of a service can be.
 fn known(name: String) -> Result<String, Problem> {
     if name.len() > Definition::NAME_BYTES_MAX {
         let most = Definition::NAME_BYTES_MAX;

@@ -44,15 +44,17 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum time for which a part of an answer may go unread.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The size at which buffered output is written, in bytes.
+/// The size from which buffered output is written, in bytes.
 const WRITE_BYTES: usize = 64 * 1024;
 
 /// The maximum size of the output buffer that a connection keeps between answers, in bytes.
 const KEPT_BYTES: usize = 8 * 1024;
 
-/// The limits, in time and bytes, on draining a connection that has ended.
+/// The maximum time for which further input is read and discarded when a connection ends.
 const LINGER: Duration = Duration::from_secs(1);
+/// The maximum amount of input that is read and discarded when a connection ends, in bytes.
 const LINGER_BYTES: usize = 1 << 20;
+/// The size of the buffer for discarded input, in bytes.
 const UNREAD_BYTES: usize = 4096;
 
 /// The application that answers requests.
@@ -83,13 +85,13 @@ pub(crate) struct Session<IO> {
     shared: Arc<Shared>,
 }
 
-/// Why a connection ends.
+/// How the server ends a connection.
 enum End {
-    /// Nothing is sent.
+    /// Without a last answer.
     Quietly,
-    /// A problem is sent first.
+    /// With a problem document as the last answer.
     With(Problem),
-    /// A page is sent first.
+    /// With a page as the last answer.
     Shown(HttpResponse),
 }
 
@@ -129,7 +131,7 @@ impl<IO: Stream> Session<IO> {
             let exchanged = self.exchange(app.as_ref(), &closing).await;
             self.unfinished.release();
             match exchanged {
-                // A client that has already sent its next request waits for its turn like any other.
+                // A client that has already sent its next request must not keep other clients waiting.
                 Ok(()) if self.codec.keep_alive() => yield_now().await,
                 Ok(()) => break End::Quietly,
                 Err(end) => break end,
@@ -143,18 +145,18 @@ impl<IO: Stream> Session<IO> {
         self.finish().await;
     }
 
-    /// Answers with the reason why the connection is refused, and ends it.
+    /// Answers with a problem before any request is read, and ends the connection.
     pub(crate) async fn turn_away(mut self, problem: &Problem) {
         self.refuse(problem.error_response()).await;
         self.finish().await;
     }
 
-    /// Waits for the first byte of a request; returns `false` at the end of the connection.
+    /// Waits for the first byte of a request. Returns whether there is one; `false` means that the client has closed its side.
     async fn begin(&mut self) -> io::Result<bool> {
         Ok(!self.input.is_empty() || self.read().await? > 0)
     }
 
-    /// Handles one request and its answer.
+    /// Reads one request and answers it. An error ends the connection.
     async fn exchange<A: App>(
         &mut self,
         app: &A,
@@ -205,8 +207,8 @@ impl<IO: Stream> Session<IO> {
         Ok(self.answer(response).await?)
     }
 
-    /// Resolves when the client has closed its side. Also resolves when it has sent so much ahead that a close could not be
-    /// detected, so that no wait continues for a client that may have disconnected. The data is kept.
+    /// Resolves when the client has closed its side, or has sent so much ahead that a close could no longer be detected: a request
+    /// must not wait for a client that may have disconnected. Keeps what the client has sent.
     async fn gone(&mut self) {
         while self.input.len() < HEAD_BYTES_MAX {
             if matches!(self.read().await, Ok(0) | Err(_)) {
@@ -215,7 +217,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads a request with its complete body, if it is accepted.
+    /// Reads a request with its complete body. Returns it with whether its sender may start processes, if it is accepted.
     async fn request(&mut self) -> Result<(Request, Running), End> {
         let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
@@ -295,7 +297,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Returns the next part of a request; `None` if it is longer than `bytes_max`.
+    /// Returns the next part of a request: its head, or a chunk of its body. Returns `None` if the part is longer than `bytes_max`.
     async fn next(&mut self, bytes_max: usize) -> Result<Option<Message<Request>>, End> {
         loop {
             match self.codec.decode(&mut self.input) {
@@ -314,7 +316,8 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads once, until the buffer has at most the maximum size of a head, so that no longer head is accepted.
+    /// Reads once, and returns the number of bytes, 0 if the client has closed its side. Fills the buffer only to the maximum size of
+    /// a head, so that no longer head is accepted.
     async fn read(&mut self) -> io::Result<usize> {
         let room = HEAD_BYTES_MAX.saturating_sub(self.input.len()).max(1);
         self.input.reserve(room.min(4096));
@@ -353,7 +356,7 @@ impl<IO: Stream> Session<IO> {
                     let chunk = part.split_to(part.len().min(WRITE_BYTES));
                     self.codec
                         .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
-                    // A stream does its own buffering, and its next part may take long to come.
+                    // A stream does its own buffering, and its next part may be far off.
                     if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
                         self.flush().await?;
                     }
@@ -364,8 +367,8 @@ impl<IO: Stream> Session<IO> {
         self.flush().await
     }
 
-    /// Returns the next part of an answer. Writes buffered output before waiting for the part. The wait ends when the client
-    /// has closed its side.
+    /// Returns the next part of an answer, or `None` at its end or when the client has closed its side. Writes buffered output before
+    /// waiting for the part.
     async fn part(&mut self, mut body: Pin<&mut BoxBody>) -> io::Result<Option<Bytes>> {
         let at_once = poll_fn(|context| Poll::Ready(body.as_mut().poll_next(context)));
         let part = match at_once.await {
@@ -400,7 +403,7 @@ impl<IO: Stream> Session<IO> {
         written?
     }
 
-    /// Answers with a refusal and ends the connection. The request need not have been understood.
+    /// Answers with a refusal that ends the connection. Uses a new codec, since the old one may be in the middle of a request.
     async fn refuse(&mut self, refusal: HttpResponse) {
         let mut response: Response<BoxBody> = refusal.into();
         response
@@ -422,7 +425,7 @@ impl<IO: Stream> Session<IO> {
 /// Ends a connection so that the data written still arrives: closing a socket that has unread bytes would reset the connection.
 async fn end(mut stream: impl Stream) {
     let unread = async {
-        // TLS sends a closing message, which may go unread, too.
+        // TLS sends a closing message. The client may not read that either, so this is part of the timeout.
         if stream.shutdown().await.is_err() {
             return;
         }
@@ -436,7 +439,7 @@ async fn end(mut stream: impl Stream) {
             }
         }
     };
-    // It makes no difference whether the client closed its side or the wait timed out.
+    // The socket is closed now, whether the client has closed its side or the time is over.
     drop(timeout(LINGER, unread).await);
 }
 

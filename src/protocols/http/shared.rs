@@ -29,12 +29,12 @@ pub(crate) struct Shared {
     pub(super) unix: Room,
     /// The paths that accept jobs and commands, and therefore larger bodies.
     pub(super) long: [&'static str; 6],
-    /// The path that accepts inventories.
+    /// The path that accepts inventories, that is, lists of all servers, which have a larger limit of their own.
     pub(super) inventory: &'static str,
     /// The description of all routes.
     pub(crate) description: &'static Value,
     pub(super) clock: Arc<dyn Clock>,
-    /// The recent activity of listeners and journal.
+    /// The recent activity of listeners, actors and journal.
     pub(crate) rates: Rates,
     /// The rates of the queues that the page shows.
     pub(crate) queue_rates: QueueRates,
@@ -52,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// Returns the wall clock time as the node sees it.
+    /// Returns the current date: node time plus its offset from the wall clock.
     pub(crate) fn date(&self) -> Date {
         Offset(self.clock.offset_ms()).date(self.clock.now())
     }
@@ -62,7 +62,7 @@ impl Shared {
         self.tls_files.is_some()
     }
 
-    /// Returns the current tokens.
+    /// Returns the current tokens; `None` if no token is required.
     pub(crate) fn tokens(&self) -> Option<Arc<Tokens>> {
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.as_ref().map(Arc::clone)
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// Returns the current TLS identity; `None` if TCP is plain.
+    /// Returns the current certificate and key; `None` if TCP connections do not use TLS.
     pub(super) fn identity(&self) -> Option<Identity> {
         let identity = self.identity.lock();
         identity.unwrap_or_else(PoisonError::into_inner).clone()

@@ -39,7 +39,7 @@ impl Rights {
         self.mode & 0o022 != 0
     }
 
-    /// Sets these permissions on an existing file.
+    /// Sets this mode and group on an existing file. The error states the mode and group that the file has.
     pub(crate) fn give(self, path: &Path) -> io::Result<()> {
         let metadata = std::fs::symlink_metadata(path)?;
         let (mode, group) = (metadata.mode() & 0o7777, metadata.gid());
@@ -78,7 +78,7 @@ impl Rights {
     }
 }
 
-/// Listens at a path. The listener does not block.
+/// Listens at a path, and returns the non-blocking listener and its file.
 pub(crate) fn listen(path: &Path, rights: Rights) -> io::Result<(UnixListener, SocketFile)> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let bytes = path.as_os_str().len();

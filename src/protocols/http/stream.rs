@@ -15,11 +15,11 @@ pub(crate) const ALIVE: &str = ":\n\n";
 
 /// The source of a stream.
 pub(crate) trait Parts: Sized + 'static {
-    /// Returns the next part; `None` at the end.
+    /// Returns the next part, or `None` at the end of the stream.
     async fn part(&mut self) -> Option<Bytes>;
 }
 
-/// The pending next part, with its source.
+/// A future for the next part, which returns the source as well.
 type Turn<P> = Pin<Box<dyn Future<Output = (P, Option<Bytes>)>>>;
 
 /// A stream as the body of an answer.

@@ -1,7 +1,8 @@
 //! Tasks over HTTP: converts requests to calls of [`Tasks`](crate::handle::Tasks), and results to answers. The members are
 //! documented in `docs/protocols/http.md`, "Tasks".
 //!
-//! The machine decides which task is next. Commands report on their own bursts over another socket, see `report.rs`.
+//! A burst is one run of a task's command, an attempt one try at a burst. The machine decides which task is next. Commands report on
+//! their own bursts over another socket, see `report.rs`.
 
 use crate::actors::dispatch::{Act, Adding, DispatchMachine, Pause, Priority, Terms as Kept};
 use crate::actors::lock::Name;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that adds tasks; the arguments may make it longer than other requests.
+/// The path that adds tasks. The arguments of the command may make its requests longer than those of most paths.
 pub(crate) const ADD: &str = "/v1/tasks/add";
 
 impl Routed for DispatchMachine {
@@ -71,7 +72,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "wait_for_task",
                 summary: "Wait until a task is over",
-                more: "Answers immediately if it already is, and when the wait times out: `status` shows which.",
+                more: "Answers immediately if the task is already over. Also answers when the wait times out: `status` shows which.",
                 answer: "The task.",
             },
             &[Absent, Waits, Failed],
@@ -108,14 +109,14 @@ fn routes() -> Vec<Route> {
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskPriority")]
 pub(crate) enum Urgency {
-    /// Before all others.
+    /// The highest priority.
     Critical,
-    /// Before most others.
+    /// Above the default.
     High,
-    /// The normal priority.
+    /// The default.
     #[default]
     Medium,
-    /// After most others.
+    /// The lowest priority.
     Low,
 }
 
@@ -152,12 +153,12 @@ pub(crate) struct Add {
     /// The priority.
     #[serde(default)]
     priority: Urgency,
-    /// The intended length of a burst in milliseconds. It is passed to the command, but not enforced. The defaults of this
-    /// and the next four members come from the configuration.
+    /// The intended length of a burst in milliseconds, passed to the command but not enforced. The configuration has the defaults
+    /// of `burst_ms`, `fail_after_ms`, `progress_ms`, `abort_on_failure` and `report_required`.
     burst_ms: Option<Span>,
     /// Milliseconds after which an attempt is stopped and the task fails.
     fail_after_ms: Option<Span>,
-    /// The maximum time between two heartbeats, in milliseconds, once there has been one.
+    /// The maximum time between two heartbeats, in milliseconds. Applies once the attempt has sent one.
     progress_ms: Option<Span>,
     /// Whether the task fails if its command dies before it has saved anything. If false, the command is run again.
     abort_on_failure: Option<bool>,
@@ -190,9 +191,9 @@ enum Inject {
     BeforeChild,
     /// The program of the cleanup command does not exist.
     BeforeCleanup,
-    /// The dispatch actor panics while it decides what the end means.
+    /// The dispatch actor panics while it decides how the task continues after the attempt.
     BeforeThreadCleanup,
-    /// The dispatch actor panics while it commits the end.
+    /// The dispatch actor panics while it commits the end of the attempt.
     WithinThreadCleanup,
     /// The lock actor panics while the execute lock is released.
     AfterThreadCleanup,
@@ -220,7 +221,7 @@ impl From<Inject> for Fault {
 }
 
 impl Add {
-    /// Returns the terms of the task. Those left out are taken from the configuration.
+    /// Returns the terms of the task, with those left out taken from the configuration, or `None` if all are left out.
     async fn terms(&self, call: &Call) -> Result<Option<Kept>, Problem> {
         let says_something = self.burst_ms.is_some()
             || self.fail_after_ms.is_some()
@@ -356,7 +357,7 @@ pub(crate) struct Pruning {
     before: Option<u64>,
     /// Only tasks that have been over for this many milliseconds; an alternative to `before`.
     older_than_ms: Option<u64>,
-    /// The number of newest tasks to keep, however old.
+    /// The number of most recent tasks to keep, however old they are.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }

@@ -1,5 +1,5 @@
 //! Tasks over HTTP, read-only: which tasks exist, their state, and why a task is not running. The members are
-//! documented in `docs/protocols/http.md`, "Tasks".
+//! documented in `docs/protocols/http.md`, "Tasks". Statuses are also shown by their numbers in Acquia's Wip, see `docs/tasks.md`.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::{
@@ -71,22 +71,22 @@ async fn task(call: &Call, Query(asked): Query<TaskQuery>) -> Result<Json<Task>,
     Ok(Json(task))
 }
 
-/// The run status of a task.
+/// The run status of a task, with its number in Wip.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "TaskStatus")]
 enum Status {
-    /// Run status 99.
+    /// 99: the task must not start yet.
     NotReady,
-    /// Run status 0.
+    /// 0: the task has never run.
     NotStarted,
-    /// Run status 1.
+    /// 1: the task is waiting for its next burst.
     Waiting,
-    /// Run status 2.
+    /// 2: an attempt is running.
     Processing,
-    /// Run status 3.
+    /// 3: the task is over.
     Complete,
-    /// Run status 4.
+    /// 4: the task was over, and will run again.
     Restarted,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct Task {
     exit: &'static str,
     /// The numeric exit status, as in Wip: 0 to 5.
     exit_status: u8,
-    /// A message about how the task ended.
+    /// A message about how the task ended; empty if there is none.
     message: String,
     /// Why the next burst does not begin; null if nothing prevents it.
     why: Option<String>,
@@ -173,9 +173,9 @@ pub(crate) struct Task {
     command: Vec<String>,
     /// The time the task was added. All times are in milliseconds since 1970.
     created_at: Timestamp,
-    /// The time the first attempt was claimed.
+    /// The time the first attempt got a thread; null if there has been none.
     started_at: Option<Timestamp>,
-    /// The time the task ended.
+    /// The time the task ended; null if it has not.
     ended_at: Option<Timestamp>,
     /// The time at which the next burst may begin; null if the task is not waiting.
     wake_at: Option<Timestamp>,
@@ -187,7 +187,7 @@ pub(crate) struct Task {
     burst_ms: u64,
     /// Milliseconds after which an attempt is stopped and the task fails.
     fail_after_ms: u64,
-    /// The maximum time between two heartbeats, in milliseconds, once there has been one.
+    /// The maximum time between two heartbeats, in milliseconds. Applies once the attempt has sent one.
     progress_ms: u64,
     /// Whether the task fails if its command dies before it has saved anything.
     abort_on_failure: bool,
@@ -195,15 +195,15 @@ pub(crate) struct Task {
     report_required: bool,
     /// The number of times the task has saved its state.
     revision: u64,
-    /// The size of the newest saved state, in bytes.
+    /// The size of the last saved state, in bytes; null if none was saved.
     saved_bytes: Option<u64>,
     /// The number of attempts so far.
     attempts: u64,
     /// The number of consecutive attempts without progress.
     setbacks: u32,
-    /// The running attempt, if there is one.
+    /// The running attempt; null if there is none.
     attempt: Option<Live>,
-    /// The newest attempts that have ended, oldest first.
+    /// The last attempts that have ended, oldest first.
     past: Vec<Finished>,
     /// The coordinator's wall clock, in milliseconds since 1970.
     now: Timestamp,
@@ -213,23 +213,23 @@ pub(crate) struct Task {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskAttempt")]
 pub(crate) struct Live {
-    /// The fencing token, which only grows.
+    /// The fencing token. It is larger than that of every earlier attempt.
     token: Token,
     /// The server that the attempt runs on.
     server: String,
-    /// The id of the process, once it is launched.
+    /// The id of the process; null until it is launched.
     process: Option<String>,
     /// `claimed`: the attempt has a thread, and requests the execute lock; `locked`: it has the lock, and is being launched; `launched`.
     stage: &'static str,
-    /// The time the attempt was claimed.
+    /// The time the attempt got a thread.
     claimed_at: Timestamp,
-    /// The time it was launched.
+    /// The time the process was launched; null until then.
     launched_at: Option<Timestamp>,
-    /// The time of the newest heartbeat.
+    /// The time of the last heartbeat; null if there has been none.
     heartbeat_at: Option<Timestamp>,
-    /// The end of the burst as reported by its command: `done`, `warning`, `wait` or `fail`.
+    /// The end of the burst as reported by its command: `done`, `warning`, `wait` or `fail`; null until it is reported.
     said: Option<&'static str>,
-    /// Why the attempt is being stopped.
+    /// Why the attempt is being stopped; null if it is not.
     stopping: Option<&'static str>,
 }
 
@@ -241,23 +241,23 @@ pub(crate) struct Finished {
     token: Token,
     /// The server that the attempt ran on.
     server: String,
-    /// The id of the process.
+    /// The id of the process; null if none was launched.
     process: Option<String>,
-    /// The time the attempt was claimed.
+    /// The time the attempt got a thread.
     claimed_at: Timestamp,
-    /// The time it was launched.
+    /// The time the process was launched; null if none was.
     launched_at: Option<Timestamp>,
-    /// The time it ended.
+    /// The time the attempt ended.
     ended_at: Timestamp,
-    /// `ended`: the task reported that it is over; `waits`: another burst is to follow; `reset`: the attempt failed, and
-    /// the task continues from its saved state; `failed`: the attempt failed, and the task is over.
+    /// `ended`: the task is over; `waits`: the task waits for its next burst; `reset`: the attempt failed, and the task
+    /// continues from its saved state; `failed`: the attempt failed, and the task is over.
     outcome: &'static str,
-    /// How the task ended, or why the attempt failed: `not-launched`, `execute-lock`, `update-lock`, `died`, `unreported`,
-    /// `overdue`, `silent`, `terminated` or `server-gone`.
+    /// With `ended`, the `exit` of the task. If the attempt failed, the reason: `not-launched`, `execute-lock`, `update-lock`,
+    /// `died`, `unreported`, `overdue`, `silent`, `terminated` or `server-gone`. Null with `waits`.
     cause: Option<&'static str>,
-    /// The exit code of the process.
+    /// The exit code of the process; null if there is none.
     code: Option<u8>,
-    /// The signal that ended the process.
+    /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
     /// The step at which the launch failed, and why. Null in lists, and if the record of its process has been removed.
     failure: Option<String>,
@@ -265,7 +265,7 @@ pub(crate) struct Finished {
     saved: bool,
     /// The exit code of the cleanup command; null if there is none, or if it has not ended or was ended by a signal.
     cleanup_code: Option<u8>,
-    /// The signal that ended the cleanup command.
+    /// The signal that ended the cleanup command; null if no signal did.
     cleanup_signal: Option<u8>,
 }
 

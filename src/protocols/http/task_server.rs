@@ -1,4 +1,4 @@
-//! Servers and groups of tasks over HTTP: where tasks run, and how many at a time. The members are documented in
+//! Servers and groups of tasks over HTTP: on which machines tasks run, and how many at a time. The members are documented in
 //! `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::dispatch::{
@@ -15,7 +15,7 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The path that applies an inventory, which may be longer than other requests.
+/// The path that applies an inventory. Its requests may be longer than those of most paths.
 pub(crate) const INVENTORY: &str = "/v1/servers/inventory";
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
@@ -88,8 +88,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "refresh_servers",
                 summary: "Refresh the list of servers",
-                more: "For when a server has come online or gone offline. Requests a pass of the lease `server-refresh`, whose command supplies an inventory. Answers 404 if that lease does not exist.",
-                answer: "When that pass begins.",
+                more: "Meant for scripts that notice that a server has come online or gone offline. Requests a pass of the lease `server-refresh`, whose command supplies an inventory. Answers 404 if that lease does not exist.",
+                answer: "When the servers will be refreshed.",
             },
             &[Absent, Disabled, Draining, Field, Full, DiskFull, Failed],
         ),
@@ -99,7 +99,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_task_groups",
                 summary: "List the groups of tasks",
-                more: "Includes groups with tasks that are under way or could begin, and groups with settings.",
+                more: "A group is listed if it has tasks that are under way or could begin, or settings of its own.",
                 answer: "Groups.",
             },
             &[Failed],
@@ -111,7 +111,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "limit_task_group",
                 summary: "Set how many tasks of a group may be under way at a time",
-                more: "A task counts from its first burst to its last, including waits. With 0, none is started.",
+                more: "A task is under way from its first burst to its last, including the waits between them. With 0, no task is started.",
                 answer: "The change has been made.",
             },
             &[Full, DiskFull, Failed],
@@ -207,9 +207,9 @@ pub(crate) struct Server {
     used: u32,
     /// Whether it accepts tasks.
     enabled: bool,
-    /// Whether it was removed, but stays listed until its last attempt has ended.
+    /// Whether it was removed while attempts were running there. It stays listed until the last of them has ended.
     leaves: bool,
-    /// How it is reached, if it is another machine.
+    /// How it is reached over ssh. Absent if it is this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     ssh: Option<Ssh>,
 }
@@ -242,7 +242,7 @@ async fn list(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Servers>, Pr
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "SetServer")]
 pub(crate) struct Setting {
-    /// The server.
+    /// The name of the server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
     /// The maximum number of attempts that run there at a time.
@@ -271,7 +271,7 @@ async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Confirmatio
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ReachServer")]
 pub(crate) struct Reaching {
-    /// The server.
+    /// The name of the server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
     /// The maximum number of attempts that run there at a time.
@@ -292,7 +292,7 @@ async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Confirma
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "RemoveServer")]
 pub(crate) struct Removing {
-    /// The server.
+    /// The name of the server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
 }
@@ -330,11 +330,11 @@ pub(crate) struct Inventory {
 /// The changes made by an inventory.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Updated {
-    /// Servers that were added.
+    /// The number of servers that were added.
     added: u32,
-    /// Servers that were removed.
+    /// The number of servers that were removed.
     removed: u32,
-    /// Servers whose number of threads changed.
+    /// The number of servers whose settings changed.
     changed: u32,
 }
 
@@ -353,11 +353,11 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
     }))
 }
 
-/// When the servers are refreshed.
+/// When the servers will be refreshed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Refreshing {
-    /// `current`: now; `next`: when the period of the newest pass is over; `not-needed`: another request is already waiting
-    /// for that; `no-delay`: not at all, because the lease allows no waiting.
+    /// `current`: now; `next`: when the period of the last pass is over; `not-needed`: by the pass of another request, which is
+    /// already next; `no-delay`: not at all, because requests for this lease never wait.
     turn: &'static str,
 }
 
@@ -373,7 +373,7 @@ async fn refresh(call: &Call, (): ()) -> Result<Json<Refreshing>, Problem> {
 pub(crate) struct Group {
     #[serde(flatten)]
     name: GroupName,
-    /// The limit on its tasks under way at a time.
+    /// The maximum number of its tasks under way at a time.
     max: u32,
     /// The number of its tasks that are under way.
     used: u32,
@@ -414,9 +414,9 @@ async fn groups(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Groups>, P
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "LimitTaskGroup")]
 pub(crate) struct Limiting {
-    /// The group.
+    /// The name of the group.
     group: Name,
-    /// The limit on its tasks under way at a time.
+    /// The maximum number of its tasks under way at a time.
     max: u32,
 }
 

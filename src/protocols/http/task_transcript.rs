@@ -1,6 +1,6 @@
-//! The history of a task over HTTP: its newest attempts, each with its server, the times of its phases, and the output of its
-//! command. A bounded part is stored with the task. How a process started and ended, and its output, come from its record as
-//! long as that exists. Everything else is in the journal and in events.
+//! The history of a task over HTTP: its last attempts, each with its server, the times of its phases, and the output of its
+//! command. The last eight attempts are stored with the task. How a process started and ended, and its output, come from its record as
+//! long as that exists. Older attempts are only in the journal and in events.
 
 use crate::actors::dispatch::{Attempt, Past, Stage, Task, TaskView, Trace};
 use crate::actors::lock::Name;
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "task_transcript",
             summary: "Get the history of a task",
-            more: "Includes the newest eight attempts and the running one, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
+            more: "Includes the running attempt and the last eight before it, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
             answer: "The history of the task.",
         },
         &[Reason::Absent, Reason::Failed],
@@ -44,17 +44,17 @@ pub(crate) struct Transcript {
     pub(crate) status: &'static str,
     /// `not-finished`, `warning`, `system-error`, `terminated`, `completed` or `user-error`.
     pub(crate) exit: &'static str,
-    /// A message about how the task ended.
+    /// A message about how the task ended; empty if there is none.
     pub(crate) message: String,
     /// The time the task was added, in milliseconds since 1970.
     pub(crate) created_at: Timestamp,
     /// The number of attempts, including those that are no longer kept.
     pub(crate) attempts: u64,
-    /// The newest attempts, oldest first.
+    /// The last attempts, oldest first.
     pub(crate) stories: Vec<Story>,
 }
 
-/// An attempt.
+/// The history of an attempt.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskAttemptStory")]
 pub(crate) struct Story {
@@ -62,27 +62,27 @@ pub(crate) struct Story {
     pub(crate) token: Token,
     /// The server that the attempt ran on.
     pub(crate) server: String,
-    /// The id of the process.
+    /// The id of the process; null if none was launched.
     pub(crate) process: Option<String>,
     /// `ended`, `waits`, `reset` or `failed`; null if the attempt is running.
     pub(crate) outcome: Option<&'static str>,
-    /// How the task ended, or why the attempt failed.
+    /// With `ended`, the `exit` of the task. If the attempt failed, the reason. Null otherwise.
     pub(crate) cause: Option<&'static str>,
-    /// The exit code of the process.
+    /// The exit code of the process; null if there is none.
     pub(crate) code: Option<u8>,
-    /// The signal that ended the process.
+    /// The signal that ended the process; null if no signal did.
     pub(crate) signal: Option<u8>,
-    /// The step at which the launch failed, and why.
+    /// The step at which the launch failed, and why; null if it did not fail, or if the process record has been removed.
     pub(crate) failure: Option<String>,
     /// The steps of the attempt, in order.
     pub(crate) phases: Vec<Phase>,
-    /// Why the dispatcher chose the server.
+    /// What the dispatcher based its choice of the server on.
     pub(crate) dispatch: Dispatch,
     /// The directory with the output files, `stdout.log` and `stderr.log`; null if the process record has been removed.
     pub(crate) dir: Option<String>,
     /// The standard output; null if the attempt has not ended, if its process record has been removed, or without the scope `run`.
     pub(crate) stdout: Option<Stream>,
-    /// The standard error; null in the same cases.
+    /// The standard error; null in the same cases as the standard output.
     pub(crate) stderr: Option<Stream>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Phase {
     pub(crate) at: Timestamp,
 }
 
-/// Why the dispatcher chose the server.
+/// What the dispatcher based its choice of the server on.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskDispatch")]
 pub(crate) struct Dispatch {
@@ -160,7 +160,7 @@ pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Prob
     })
 }
 
-/// The sources of a story.
+/// What the transcript of a task is built from.
 struct TranscriptSources<'t> {
     call: &'t Call,
     records: Vec<RecordView>,
@@ -210,7 +210,7 @@ impl TranscriptSources<'_> {
         story.on(server)
     }
 
-    /// Builds the part that current and past attempts have in common.
+    /// Builds the part of a story that running and past attempts have in common.
     fn story(
         &self,
         (token, process): (Token, Option<ProcessId>),

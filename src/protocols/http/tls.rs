@@ -17,10 +17,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-/// The maximum size of a file, in bytes; a certificate chain has a few thousand.
+/// The maximum size of a file, in bytes. A certificate chain has a few thousand bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The maximum time for a handshake: the same as for a request.
+/// The maximum time for a handshake, the same as the time for a request to arrive.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The certificate sent to clients, with its key. Clones share the configuration.
@@ -31,7 +31,7 @@ pub(crate) struct Identity {
     certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// Why a certificate or key cannot be used. Names the file, never its content.
+/// Why a certificate or key cannot be used. The messages contain the path of the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The file cannot be read.
@@ -44,7 +44,7 @@ pub enum TlsError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// Users other than its owner can access the key file.
+    /// Users other than its owner and its group can access the key file.
     #[error("use the TLS key {}: its mode is {mode:04o}, so other users can access it", .file.display())]
     Exposed {
         /// The path of the file.
@@ -109,12 +109,12 @@ impl Identity {
         })
     }
 
-    /// Returns whether clients would be sent the same certificates.
+    /// Returns whether both have the same certificates.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.certificates == other.certificates
     }
 
-    /// Performs the handshake; returns `None` if the client does not speak TLS or is too slow.
+    /// Performs the handshake, and returns `None` if it fails or takes too long.
     pub(crate) async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
         match timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {

@@ -1,4 +1,4 @@
-//! Bearer tokens and their file, and logins, which a browser keeps in place of a token. A token is compared but never
+//! Bearer tokens and their file, and logins. A login is what a browser keeps in place of a token. A token is compared but never
 //! shown: it has no `Display`, and `Debug` hides it.
 
 use crate::clock::Date;
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 
 /// The minimum length of a token, in bytes: a shorter token could be guessed.
 const BYTES_MIN: usize = 16;
-/// The maximum length of a token, in bytes: a longer token would not fit into the head of a request.
+/// The maximum length of a token, in bytes: a quarter of the maximum size of a request's head.
 const BYTES_MAX: usize = 4096;
 
 /// The maximum number of tokens in a file.
 const TOKENS_MAX: usize = 16;
-/// The suffix of a token that may start processes.
+/// The suffix of a line whose token permits starting processes.
 const RUN: &[u8] = b" run";
 
-/// The accepted tokens, one of which every request over TCP must carry.
+/// The accepted tokens. Over TCP, every request must carry one of them, or on pages a login made from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tokens(Vec<Token>);
 
@@ -31,7 +31,7 @@ struct Token {
     runs: bool,
 }
 
-/// Why a token file cannot be used. Names the file, never its content.
+/// Why a token file cannot be used. The messages contain the path of the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -50,7 +50,7 @@ pub enum TokenError {
         /// The file's permissions.
         mode: u32,
     },
-    /// A token is too short, too long, or not suitable for a header.
+    /// The content is not a list of valid tokens.
     #[error(
         "use the token file {}: expected 1 to {TOKENS_MAX} lines, each a token of {BYTES_MIN} to {BYTES_MAX} visible ASCII characters, with ` run` after it if it may start processes; {found}",
         .file.display()
@@ -80,6 +80,7 @@ impl Tokens {
         Self::parse(&bytes).map_err(|found| TokenError::Unusable { file, found })
     }
 
+    /// Parses the content of a token file. The error describes what is wrong, without the token.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let mut tokens: Vec<Token> = Vec::new();
@@ -96,7 +97,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Returns whether `offered` is one of the tokens and, if so, whether it may start processes. Runs in constant time.
+    /// Returns whether the token `offered` permits starting processes, or `None` if it is not one of the tokens. Runs in constant time.
     pub(crate) fn find(&self, offered: &[u8]) -> Option<bool> {
         self.0.iter().fold(None, |found, token| {
             let is_it = std::hint::black_box(token.is(offered));
@@ -104,15 +105,15 @@ impl Tokens {
         })
     }
 
-    /// Returns a login that is valid in place of this token until a date, or `None` if the token is not accepted. The login
-    /// becomes invalid together with the token, and reveals nothing about it.
+    /// Returns a login that is valid in place of the token `offered` until a date, or `None` if it is not one of the tokens. The
+    /// login becomes invalid when the token is removed from the file, and reveals nothing about the token.
     pub(crate) fn login(&self, offered: &[u8], until: Date) -> Option<String> {
         let token = self.0.iter().find(|token| token.is(offered))?;
         let code = token.code(until).finalize().into_bytes();
         Some(format!("{}.{}", until.0, URL_SAFE_NO_PAD.encode(code)))
     }
 
-    /// Returns whether `login` is valid and, if so, whether it may start processes.
+    /// Returns whether `login` permits starting processes, or `None` if it is not valid now.
     pub(crate) fn find_login(&self, login: &str, now: Date) -> Option<bool> {
         let (until, code) = login.split_once('.')?;
         let until = Date(until.parse().ok()?);
@@ -152,7 +153,7 @@ impl Token {
         self.bytes.len() == offered.len() && differences == 0
     }
 
-    /// Returns the proof that a holder of the token received a login valid until that date.
+    /// Returns the message authentication code of a login that is valid until a date. Only a server with the token can compute it.
     fn code(&self, until: Date) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
         let mut code = keyed.expect("a key may have any length");

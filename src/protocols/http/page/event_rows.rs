@@ -1,4 +1,4 @@
-//! Renders events as table rows, newest first: those retained in memory, otherwise those in the journal.
+//! Renders events as table rows, newest first. The events come from memory or, if none of an item are retained there, from the journal.
 
 use crate::clock::Date;
 use crate::handle::{Answered, Events, PastError};
@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// The maximum number of events examined in one turn.
+/// The maximum number of events examined before other requests get a turn.
 const LOOKED_AT: usize = 1024;
 
 /// Returns up to `most` of the retained events that match, newest first.
@@ -85,7 +85,7 @@ fn journaled(story: &Story, here: PageClock) -> Markup {
         }
         p.faint {
             @if story.events.is_empty() { "The journal has no events of this item" }
-            @else if story.more { "The newest " (STORY_MAX) " events in the journal" }
+            @else if story.more { "The last " (STORY_MAX) " events in the journal" }
             @else { "From the journal" }
             ", entries " (render::count(story.begins.0)) " to " (render::count(story.upto.0)) "."
         }
@@ -173,7 +173,7 @@ fn fields(event: &Event, here: PageClock) -> Markup {
     }
 }
 
-/// Returns the process that a field names.
+/// Returns the process that a field identifies, or `None` if it is not the field `process` or does not hold an id.
 fn process_named(field: &str, bytes: &[u8]) -> Option<ProcessId> {
     let id = std::str::from_utf8(bytes).ok()?;
     (field == "process").then(|| id.parse().ok()).flatten()

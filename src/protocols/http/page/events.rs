@@ -1,4 +1,4 @@
-//! The events view: the newest retained events, filtered by actor, kind and name.
+//! The events view: the last retained events, filtered by actor, kind and name.
 
 use crate::actors;
 use crate::protocols::http::access::Scope;
@@ -20,7 +20,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![routing::view("/page/events", Scope::Read, list)]
 }
 
-/// Selects events.
+/// The filter of the view. A field that is `None` selects every event.
 #[derive(Deserialize)]
 struct Filter {
     actor: Option<String>,

@@ -1,4 +1,4 @@
-//! The frame of every page: head, navigation, and the headers that forbid loading anything from other sites.
+//! The frame of every page: its head, its navigation, and the HTTP headers that forbid loading anything from other sites.
 
 use crate::protocols::http::problem::{HTML, Problem};
 use crate::refusal::Reason;
@@ -8,7 +8,7 @@ use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError as _};
 use maud::{DOCTYPE, Markup, html};
 
-/// The content security policy: pages load files and submit forms here and nowhere else.
+/// The content security policy: pages load files from this coordinator only, and submit forms to it only.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// A view in the navigation.
@@ -138,7 +138,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     } else {
         narrow(status, (title, &navigation(None)), &main)
     };
-    // Programs may request a page, too, and need the authentication scheme.
+    // A program may request a page, too. Unlike a browser, it needs the authentication scheme in the header.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");
         response

@@ -16,7 +16,7 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The maximum number of bytes shown of a body.
+/// The maximum number of bytes of a body that are shown.
 const BODY_BYTES: usize = 16 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {

@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Selects jobs.
+/// The filter of the view, and the parameters of the actions on the jobs that match it.
 #[derive(Clone, Deserialize)]
 struct Filter {
     queue: Option<QueueName>,
@@ -38,9 +38,10 @@ struct Filter {
     /// Confirmation of the action.
     #[serde(default)]
     sure: Option<String>,
-    /// The number of jobs that the last action changed.
+    /// The number of jobs that were just made ready, to be reported on the page.
     #[serde(default)]
     retried: Option<After>,
+    /// The number of jobs that were just discarded, to be reported on the page.
     #[serde(default)]
     discarded: Option<After>,
 }
@@ -241,7 +242,7 @@ fn bulk(filter: &Filter) -> Markup {
                 (fields)
                 label { input type="checkbox" name="sure" value="yes" required; "Yes, delete them" }
                 button.danger { "Discard" }
-                span.faint { "for good, up to 1,000 at a time" }
+                span.faint { "permanently, up to 1,000 at a time" }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The leases view: who runs the pass, who is next, and the schedule; and the history of one lease.
+//! The leases view: the holder of each lease's pass, the next request, and the schedule; and the history of one lease.
 
 use crate::actors::lease::{Current, Holder, LeaseView, Place};
 use crate::actors::lock::Name;
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![routing::view("/page/lease", Scope::Read, one)]
 }
 
-/// Renders leases in the order of their names, after `after`.
+/// Renders leases by name, beginning after `after`, with a link to the next page.
 pub(crate) async fn section(
     call: &Call,
     after: Option<&Name>,

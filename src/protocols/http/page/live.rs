@@ -1,5 +1,5 @@
-//! The stream that keeps a page live. It signals that something has happened, at most once a second, and the page is
-//! reloaded. It does not say what happened: a busy node has more events than anyone could follow.
+//! The stream that keeps a page live. It signals at most once a second that something has happened, and the page then reloads.
+//! The signal does not include the events: a busy node has more than a page could show.
 
 use crate::handle::{Events, Handle};
 use crate::protocols::http::access::Scope;
@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// The minimum time between two signals.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The signal.
+/// The signal that something has happened.
 const CHANGED: &str = "event: changed\ndata: \n\n";
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -83,7 +83,7 @@ impl Parts for Changes {
         if closed.await.is_ok() {
             return None;
         }
-        // Events after this point are signalled next time; the reload shows the earlier ones.
+        // The reload shows the effect of events before this point. Events after it lead to the next signal.
         self.events = self.node.events(None).await.ok()?;
         Some(CHANGED.into())
     }

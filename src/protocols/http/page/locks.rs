@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Selects entries.
+/// The filter of the view.
 #[derive(Deserialize)]
 struct Filter {
     key: Option<Name>,
@@ -141,13 +141,13 @@ fn who(entry: &EntryView, events: &Events, here: PageClock) -> Markup {
     }
 }
 
-/// Returns when a holder was granted its lock, if that event is still retained.
+/// Returns when a holder was granted its lock, or `None` if the event of the grant is no longer retained.
 fn granted(entry: &EntryView, events: &Events) -> Option<Timestamp> {
     let grant = events.of(Seq(entry.token?.0));
     grant.first().map(|it| it.at)
 }
 
-/// Selects a lock.
+/// The parameters of the page of one lock.
 #[derive(Deserialize)]
 struct Parameters {
     key: Name,

@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Returns whether a caller has logged in or could log in, which requires TCP and configured tokens.
+/// Returns whether logging in and out applies to a caller: it uses TCP, and tokens are configured.
 pub(crate) fn is_login(call: &Call) -> bool {
     matches!(call.peer(), Peer::Tcp(_)) && call.shared.tokens().is_some()
 }
@@ -52,7 +52,7 @@ async fn enter(call: &Call) -> Result<HttpResponse, Problem> {
     let Entering { token, to } = call.form()?;
     let until = call.shared.date().plus_ms(LASTS_S * 1000);
     let login = tokens.login(token.as_bytes(), until);
-    let login = login.ok_or_else(|| Problem::new(Reason::Unauthorized, "this is not the token"))?;
+    let login = login.ok_or_else(|| Problem::new(Reason::Unauthorized, "the token is unknown"))?;
     let mut response = see_other(if is_ours(&to) { &to } else { "/" });
     set_cookie(call, &mut response, (&login, LASTS_S));
     Ok(response)
@@ -85,7 +85,7 @@ fn set_cookie(call: &Call, response: &mut HttpResponse, (login, seconds): (&str,
     };
     let cookie =
         format!("{name}={login}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
-    // The port in the cookie's name has been checked, and a login consists of digits and base64.
+    // Always valid: the port in the cookie's name has been checked, and a login consists of digits and base64.
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

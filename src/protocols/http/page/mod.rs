@@ -1,7 +1,7 @@
 //! The page: a view of the node for operators who troubleshoot with a browser, as specified in `docs/page.md`.
 //!
 //! HTML is built here from the answers of the typed handles, and is complete without JavaScript; `page.js` makes it live. Nothing is loaded
-//! from other sites, and everything shown is escaped. The work for each view is bounded. Access control happens elsewhere.
+//! from other sites, and everything shown is escaped. The work for each view is bounded. Access is controlled in `access.rs`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -12,14 +12,14 @@
 //! | `plot.rs` | rates as small plots |
 //! | `live.rs` | the stream that makes pages reload |
 //! | `event_rows.rs` | events as rows |
-//! | `now.rs` `trouble/` | the first view, and problems that need attention |
+//! | `now.rs` `trouble/` | the start page, and the problems that it lists |
 //! | `locks.rs` `leases.rs` | holders and waiters; the history of a lock, and of a lease |
 //! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the history of one job |
 //! | `processes.rs` `process.rs` | services, the tree of processes, and the history of one process |
 //! | `tasks.rs` | why each task is not running, and the history of one task |
-//! | `events.rs` | the newest events |
-//! | `then.rs` | the state after any entry of the journal, and what happened around it |
-//! | `walk.rs` | lists collected in several queries |
+//! | `events.rs` | the last events |
+//! | `then.rs` | the state after any entry of the journal, and the entries around it |
+//! | `walk.rs` | collects lists in several queries |
 
 mod event_rows;
 mod events;

@@ -1,4 +1,4 @@
-//! The first view: problems, activity, the longest waits, and totals.
+//! The start page: problems, activity, the longest waits, and totals.
 
 use crate::actors::dispatch::{RunStatus, TaskFilter, TaskView};
 use crate::actors::lease::LeaseView;
@@ -27,10 +27,10 @@ use maud::{Markup, html};
 /// The maximum number of rows in each list of waiters.
 const MOST: u32 = 8;
 
-/// The number of busiest queues that are searched for the longest-waiting jobs.
+/// The number of busiest queues that are examined for the longest-waiting jobs.
 const LOOKED_AT: u32 = 100;
 
-/// The maximum number of leases examined.
+/// The maximum number of active leases examined for problems.
 const LEASES: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -179,7 +179,7 @@ fn oldest(queues: &[QueueView], here: PageClock) -> Markup {
     }
 }
 
-/// Returns the tasks that are ready but not running, oldest first.
+/// Returns tasks that have not started or wait for their next burst, oldest first.
 async fn waiting_tasks(call: &Call) -> Result<Vec<TaskView>, Problem> {
     let tasks = call.node.tasks();
     let mut waiting = Vec::new();
@@ -245,7 +245,7 @@ fn node(status: &NodeStatus, here: PageClock) -> Markup {
             div { dt { "Uptime" } dd { (text::span(status.uptime_ms)) } }
             div { dt { "Data" } dd { @match &status.data { Some(data) => (render::words(&data.display().to_string())), None => "in memory only" } } }
             div { dt { "fsync" } dd { (status.fsync) } }
-            div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since the start" } } }
+            div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since startup" } } }
             @if let Some(bytes) = status.process.memory_bytes { div { dt { "Memory" } dd { (text::bytes(bytes)) } } }
             @if let Some([load, ..]) = status.host.load { div { dt { "Load" } dd { (format!("{load:.2}")) } } }
         }

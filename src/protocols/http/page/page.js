@@ -15,7 +15,7 @@
   const LEAST = 1000, IDLE = 10000, AGAIN = 3000;
   let stream = null, timer = 0, loading = false, pending = false, held = false, lost = false;
 
-  // A page of the past stays unchanged, unless it is marked to be loaded again.
+  // A page that shows a past state (`data-still`) stays unchanged, unless it is still being computed (`data-again`).
   const isStill = () => document.querySelector("[data-still]") !== null;
   const isAwaited = () => document.querySelector("[data-again]") !== null;
 
@@ -44,7 +44,7 @@
     return selects || (part.contains(active) && active.matches("input, select, textarea"));
   };
 
-  // Shows the processor usage since the last load next to numbers marked `data-grows`.
+  // Next to processor times, which are marked `data-grows`, the usage since the last load is shown in percent.
   const counts = (root) => {
     const found = new Map();
     for (const it of root.querySelectorAll("[data-grows]")) found.set(it.dataset.grows, Number(it.dataset.count));
@@ -95,7 +95,7 @@
       const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin", redirect: "manual" });
       if (answer.status === 401) return location.reload();
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      // The coordinator is up but cannot show this moment yet: it is busy with other requests for the past, or still reading the journal.
+      // The coordinator cannot show this past state yet: it is busy with other such requests, or is still reading the journal.
       const wait = page.querySelector(answer.ok ? "[data-again]" : "[data-busy]");
       if (isStill() && wait) {
         lost = false;
@@ -150,7 +150,7 @@
     }
   };
 
-  // Adds a slider to a number field. The page is loaded again when the slider rests.
+  // Adds a slider to a number field. The page is loaded again once the slider has stopped moving.
   const slide = (field) => {
     const slider = document.createElement("input");
     slider.type = "range";

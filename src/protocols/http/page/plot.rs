@@ -1,13 +1,15 @@
-//! Rates as small plots: inline SVG drawn with attributes only, since the page has no inline styles.
+//! Rates as small plots: inline SVG with attributes only, since the content security policy forbids inline styles.
 
 use crate::protocols::http::rates::KEPT;
 use maud::{Markup, html};
 
-/// The size of a plot, in its own units.
+/// The width of a plot, in units of its view box.
 const WIDTH: f64 = 240.0;
+/// The height of a plot, in units of its view box.
 const HEIGHT: f64 = 36.0;
 
-/// Renders a series of rates, the newest at the right edge; `KEPT` of them fill the width.
+/// Renders a series of rates, the last at the right edge. The rates between [`KEPT`] readings fill the width. `words` describes
+/// the plot for screen readers.
 pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
     let most = rates.iter().copied().fold(0.0, f64::max);
     let scale = if most > 0.0 {
@@ -40,7 +42,7 @@ pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
     }
 }
 
-/// Formats a rate with few digits.
+/// Formats a rate with at most one decimal, in thousands or millions if it is large.
 pub(crate) fn shown(rate: f64) -> String {
     match rate {
         rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),

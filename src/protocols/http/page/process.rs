@@ -24,7 +24,7 @@ use serde::Deserialize;
 use std::path::Path;
 use tokio::task::spawn_blocking;
 
-/// The maximum number of bytes shown of the end of the output.
+/// The maximum number of bytes of the end of the output that are shown.
 const TAIL_BYTES: u64 = 8 * 1024;
 
 /// The maximum number of relatives and jobs shown.
@@ -155,7 +155,7 @@ async fn outputs(call: &Call, record: &RecordView) -> Markup {
     }
 }
 
-/// Returns the output kept in a record.
+/// Returns the output kept in a record: its first and last bytes, with an ellipsis between them if some are missing.
 fn whole(output: &Output) -> Vec<u8> {
     let (head, tail) = (output.head(), output.tail());
     if tail.is_empty() {

@@ -17,15 +17,16 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The maximum number of services shown, and of instances of each.
+/// The maximum number of services shown.
 const SERVICES: usize = 200;
+/// The maximum number of instances of each service shown.
 const INSTANCES: usize = 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![routing::view("/page/processes", Scope::Run, list)]
 }
 
-/// Selects processes.
+/// The filter of the view.
 #[derive(Deserialize)]
 struct Filter {
     /// A phase, `live` or `all`; `live` if left out.
@@ -249,7 +250,7 @@ pub(crate) fn command(record: &RecordView) -> Markup {
     }
 }
 
-/// Returns the indices of records, each after its parent, with its depth. Not recursive: a tree may be a thousand levels deep.
+/// Returns the depths and indices of records, each record after its parent. Not recursive, since a tree may be a thousand levels deep.
 fn in_order(records: &[RecordView]) -> Vec<(usize, usize)> {
     let there: BTreeSet<ProcessId> = records.iter().map(|it| it.id).collect();
     let mut below: BTreeMap<Option<ProcessId>, Vec<usize>> = BTreeMap::new();

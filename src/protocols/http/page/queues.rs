@@ -20,7 +20,7 @@ use serde::Deserialize;
 /// The maximum number of busiest queues shown above the list.
 const BUSIEST: u32 = 10;
 
-/// Stands for the default tenant, since an empty filter means all tenants.
+/// The text that selects the default tenant, since an empty filter means all tenants.
 const DEFAULT: &str = "-";
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -31,7 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Selects queues.
+/// The filter of the view.
 #[derive(Deserialize)]
 struct Filter {
     tenant: Option<String>,
@@ -126,7 +126,7 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
     }
 }
 
-/// Renders a cell with a counter and its rate.
+/// Renders a cell with a counter and, unless it is zero or unknown, its rate.
 fn counted(count: u64, rate: Option<f64>) -> Markup {
     html! {
         td.n {

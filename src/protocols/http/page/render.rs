@@ -29,24 +29,24 @@ impl PageClock {
         }
     }
 
-    /// Returns a moment on a node without a wall clock.
+    /// Returns a clock that shows `now`, on a node whose wall clock equals node time.
     #[cfg(test)]
     pub(crate) const fn at(now: Timestamp) -> Self {
         let offset = Offset(0);
         Self { now, offset }
     }
 
-    /// Formats the time since a moment.
+    /// Formats the node time that has passed since `at`.
     pub(crate) fn since(self, at: Timestamp) -> String {
         text::span(self.now.0.saturating_sub(at.0))
     }
 
-    /// Formats the time since a date.
+    /// Formats the node time that has passed since a date.
     pub(crate) fn since_date(self, date: Date) -> String {
         self.since(self.offset.time(date))
     }
 
-    /// Formats the time until a moment; `None` if it has passed.
+    /// Formats the node time until `at`; returns `None` if `at` has passed.
     pub(crate) fn until(self, at: Timestamp) -> Option<String> {
         (at > self.now).then(|| text::span(at.0 - self.now.0))
     }
@@ -56,7 +56,7 @@ impl PageClock {
         self.shown(self.offset.date(at))
     }
 
-    /// Renders a date: the time of day, with the day if that is not today.
+    /// Renders a date: the time of day, preceded by the day unless it is today.
     pub(crate) fn shown(self, date: Date) -> Markup {
         let (Some(whole), Some(now)) = (rfc3339(date), rfc3339(self.offset.date(self.now))) else {
             return html! { "–" };
@@ -72,7 +72,7 @@ impl PageClock {
     }
 }
 
-/// Formats a date as RFC 3339, in UTC; `None` if it is out of range.
+/// Formats a date as RFC 3339, in UTC; returns `None` if the date is out of range.
 fn rfc3339(date: Date) -> Option<String> {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(date.0).ok()?).ok()?;
     Some(format!("{at:.3}"))
@@ -86,7 +86,7 @@ pub(crate) fn name(bytes: &[u8]) -> Markup {
     html! { bdi { (text::escaped(bytes)) } }
 }
 
-/// Renders a name, or the meaning of an empty one.
+/// Renders a name, or `empty` in place of an empty name.
 pub(crate) fn name_or(bytes: &[u8], empty: &str) -> Markup {
     if bytes.is_empty() {
         return html! { span.faint { (empty) } };
@@ -99,7 +99,7 @@ pub(crate) fn words(text: &str) -> Markup {
     html! { bdi { (text) } }
 }
 
-/// Renders bytes from an outside source that may have several lines.
+/// Renders bytes from an outside source as text of several lines, with control characters replaced.
 pub(crate) fn lines(bytes: &[u8]) -> Markup {
     let text = String::from_utf8_lossy(bytes);
     let shown = |letter: char| {
@@ -141,7 +141,7 @@ impl Link {
         Self(path.to_owned())
     }
 
-    /// Adds a query parameter; in base64 if it is not text.
+    /// Adds a query parameter, in base64 if it is not UTF-8.
     pub(crate) fn with(mut self, field: &str, bytes: &[u8]) -> Self {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
         self.0.push_str(field);

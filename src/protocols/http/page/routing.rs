@@ -12,7 +12,7 @@ use crate::protocols::http::route::Route;
 use actix_web::http::header;
 use actix_web::http::{Method, StatusCode};
 
-/// Creates a route for a view that requires `scope`. The answer holds a permit for a large answer until it is written.
+/// Creates a route for a view that requires `scope`. A permit for a large answer is held until the page is written.
 pub(crate) fn view(
     path: &'static str,
     scope: Scope,

@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Selects tasks.
+/// The filter of the view.
 #[derive(Deserialize)]
 struct Filter {
     status: Option<String>,
@@ -153,7 +153,7 @@ pub(crate) fn table(tasks: &[TaskView], here: PageClock) -> Markup {
     }
 }
 
-/// Renders the state of a task; once it is over, how it ended.
+/// Renders the state of a task or, if it is over, how it ended.
 fn status(view: &TaskView) -> Markup {
     let task = &view.task;
     let level = match task.status {
@@ -276,7 +276,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-/// Renders why a task is not running, or that it is, and its latest message.
+/// Renders whether a task is running, why if it is not, and its last message.
 fn stands(view: &TaskView, here: PageClock) -> Markup {
     let task = &view.task;
     html! {
@@ -333,7 +333,7 @@ fn attempt(call: &Call, story: &Story, here: PageClock) -> Markup {
                 @for phase in &story.phases { span.field { span.faint { (phase.phase) " " } (here.shown(Date(phase.at.0))) } " " }
                 @if let Some(id) = story.process.as_deref().and_then(|id| id.parse().ok()) { span.field { span.faint { "process " } (render::process(id)) } }
             }
-            // Callers that may not start processes do not see their output.
+            // The output of processes is shown only to callers that may start processes.
             @if call.may_run() {
                 (output("Standard output", story.stdout.as_ref()))
                 (output("Standard error", story.stderr.as_ref()))

@@ -1,6 +1,6 @@
 //! The view "Then": the state after any entry of the journal, and the entries around it.
 //!
-//! A separate thread reads the state from the journal ([`crate::handle::Past`]). The past does not change, so this page is
+//! A separate thread reads the state from the journal ([`crate::handle::Past`]). A past state does not change, so this page is
 //! not reloaded when something happens.
 
 use crate::actors::name_of;
@@ -21,14 +21,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The maximum number of characters shown of a value, and of a message with its outcome.
+/// The maximum number of characters of a value that are shown.
 const VALUE_CHARS: usize = 200;
+/// The maximum number of characters of an entry (a message with its outcome) that are shown.
 const ENTRY_CHARS: usize = 4000;
 
 /// The maximum number of events shown for an entry.
 const EVENTS: usize = 10;
 
-/// Gauges that count since the start, and are therefore not part of the state.
+/// Gauges that count since startup, and are therefore not part of the state.
 const SINCE_START: [&str; 4] = [
     "contradictions",
     "launch_failures",
@@ -36,7 +37,7 @@ const SINCE_START: [&str; 4] = [
     "service_restarts",
 ];
 
-/// Fields of items that hold node time, and those that hold dates.
+/// The fields of items that hold node time.
 const TIMES: [&str; 9] = [
     "created",
     "claimed",
@@ -48,9 +49,10 @@ const TIMES: [&str; 9] = [
     "started",
     "until",
 ];
+/// The fields of items that hold dates.
 const DATES: [&str; 2] = ["due", "wake"];
 
-/// Actors whose items and messages contain commands.
+/// The actors whose items and messages contain commands, which only users who may start processes can see.
 const RUNNING: [ActorId; 3] = [ActorId::PROCESS, ActorId::LEASE, ActorId::DISPATCH];
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -95,11 +97,11 @@ fn to(at: u64) -> String {
     format!("/page/then?at={at}")
 }
 
-/// A moment, and the rights of the viewer.
+/// A past state, and what the viewer may see of it.
 struct Looked<'s> {
     here: PageClock,
     may_run: bool,
-    /// Whether the requested number is after the last entry, whose state is shown instead.
+    /// Whether the requested entry is after the last one. The state after the last entry is shown instead.
     is_beyond: bool,
     state: &'s StateAt,
 }
@@ -145,7 +147,7 @@ impl Looked<'_> {
         self.here.shown(self.state.offset.date(at))
     }
 
-    /// Renders links to other moments.
+    /// Renders links to the states after other entries.
     fn moves(&self) -> Markup {
         let StateAt {
             seq,
@@ -255,7 +257,7 @@ impl Looked<'_> {
     }
 }
 
-/// Returns the kind of an entry as a word.
+/// Renders what an entry recorded: the name of its message, with the cause if it panicked, or of its mark.
 fn asked(line: &Line) -> Markup {
     let mark = || serde_json::to_value(&line.mark).unwrap_or_default();
     match line.kind {
@@ -270,7 +272,8 @@ fn asked(line: &Line) -> Markup {
     }
 }
 
-/// Returns the name of a message.
+/// Returns the name of a message or mark: the first key of an object, a string itself, or the first name in an array; empty if there
+/// is none.
 fn word(message: &Value) -> &str {
     match message {
         Value::Object(members) => members.keys().next().map_or("", String::as_str),
@@ -322,7 +325,7 @@ fn lists(state: &Value) -> Vec<(&str, Items<'_>)> {
     }
 }
 
-/// Returns the fields of an item, those of nested objects by their path. Omits empty, false and zero values, except exit codes.
+/// Returns the fields of an item. A field of a nested object is named by its path. Omits empty, false and zero values, except exit codes.
 fn members(item: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     gather("", item, &mut found);

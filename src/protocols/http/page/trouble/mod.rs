@@ -1,5 +1,5 @@
-//! The list of problems. Each states what is wrong, and where to look or what to do. Each comes from a single query to an
-//! actor, however many items there are.
+//! The list of problems. Each states what is wrong, and where to look or what to do. The problems of one kind need at most one query
+//! to an actor, however many items there are.
 
 use crate::actors::dispatch;
 use crate::actors::lease::LeaseView;
@@ -12,7 +12,7 @@ use crate::status::{ActorReport, NodeStatus};
 use crate::text;
 use maud::{Markup, html};
 
-/// The usage of a limit, in percent, from which it is reported as a problem.
+/// The part of a limit, in percent, whose use is reported as a problem.
 const FULL: u64 = 80;
 
 /// The severity of a problem.
@@ -101,7 +101,7 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
         let what = status.draining_what.join(", ");
         all.push(Trouble::warn(
             "Draining",
-            html! { "New " (what) " are refused until the next start. The coordinator stops once nothing is held." },
+            html! { "New " (what) " are refused until the coordinator restarts. It stops once nothing is held." },
         ));
     }
     if let Some(ahead) = status.clock_ahead_ms {
@@ -120,7 +120,7 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
     if let Some(cut) = &status.recovered.cut {
         all.push(Trouble::warn(
             "Journal was cut",
-            html! { "An incomplete end of the journal was cut off at the start: " (words(cut)) },
+            html! { "An incomplete end of the journal was cut off at startup: " (words(cut)) },
         ));
     }
     all.extend(

@@ -110,7 +110,7 @@ fn a_node_says_what_its_start_and_its_clock_found() {
     for (status, expected) in [
         (
             draining,
-            "warn Draining: New locks, jobs are refused until the next start. The coordinator stops once nothing is held.",
+            "warn Draining: New locks, jobs are refused until the coordinator restarts. It stops once nothing is held.",
         ),
         (
             clock,
@@ -122,7 +122,7 @@ fn a_node_says_what_its_start_and_its_clock_found() {
         ),
         (
             recovered(Some("at byte 7"), &[]),
-            "warn Journal was cut: An incomplete end of the journal was cut off at the start: at byte 7",
+            "warn Journal was cut: An incomplete end of the journal was cut off at startup: at byte 7",
         ),
         (recovered(None, &["slot a"]), "warn Snapshot mended: slot a"),
     ] {
