@@ -403,7 +403,10 @@ mod tests {
         assert_eq!(is_given.collect::<Vec<_>>(), [true, false, false]);
         let is_none =
             |(_, found): &(_, Option<ClaimAnswer>)| matches!(found, Some(ClaimAnswer::Nothing));
-        assert!(told.iter().skip(1).all(is_none), "there is no job for the others");
+        assert!(
+            told.iter().skip(1).all(is_none),
+            "there is no job for the others"
+        );
 
         let refused = json!({"reason": "draining", "detail": "it drains"});
         let said = json!({"jobs": [], "not_done": [], "refused": refused});
