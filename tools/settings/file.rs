@@ -16,7 +16,7 @@ use toml::de::{DeTable, DeValue};
 /// The maximum size of a file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What could be read of a file, and the problems with the rest.
+/// The parts of a file that could be read, and the problems found.
 #[derive(Default)]
 pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,

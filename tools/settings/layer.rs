@@ -175,7 +175,7 @@ pub(crate) struct Effective {
     pub(crate) node: Config,
     /// All settings, in the order of the flags.
     pub(crate) entries: Vec<Entry>,
-    /// Variables that begin with `SEXTON_` but are not used by any command, perhaps because they are misspelt.
+    /// Variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
     pub(crate) strange: Vec<String>,
 }
 
@@ -454,7 +454,7 @@ impl Flags {
         entries.collect()
     }
 
-    /// Returns the variables that begin with `SEXTON_` but are not used by any command, perhaps because they are misspelt.
+    /// Returns the variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
     fn strange(&self) -> Vec<String> {
         let is_known = |name: &str| {
             OTHERS.contains(&name)
@@ -493,7 +493,7 @@ impl Flags {
     }
 }
 
-/// Returns the variables that begin with `SEXTON_` but are not used by any command.
+/// Returns the variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
 pub(crate) fn strange_variables() -> Vec<String> {
     Flags::new().strange()
 }

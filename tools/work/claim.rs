@@ -1,7 +1,7 @@
 //! Claims jobs and reports their results. Claims are bound to the tree of this process, which includes every command: no matter
 //! which process is killed, a job is not claimed again while a process of its command is alive.
 //!
-//! If the coordinator stops, a run waits for it to come back: a restart ends neither a waiting run nor a job.
+//! If the coordinator is stopped, a run waits until it is started again, so a restart ends neither a waiting run nor a job.
 
 use crate::client::{self, Answer, Fields, Outage, Target, fields, instant, rest};
 use crate::process::attached;

@@ -114,8 +114,7 @@ impl Shared {
             .map(drop)
     }
 
-    /// Copies until the end of the stream, or until there was too much output: the stream is then closed, and its writers get
-    /// SIGPIPE.
+    /// Copies until the end of the stream, or until there was too much output. The stream is then closed, so its writers get SIGPIPE.
     fn read(&self, mut reader: PipeReader, stream: Stream) {
         let mut bytes = [0; 8192];
         loop {

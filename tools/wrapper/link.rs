@@ -113,7 +113,7 @@ impl Link {
             }
             rest(END);
         }
-        // The process may have ended meanwhile.
+        // An error means that the process has already ended.
         drop(ssh.kill());
         drop(ssh.wait());
     }
