@@ -236,7 +236,7 @@ fn who_retries_nothing_learns_what_there_is() {
     assert_eq!(coordinator.well(&["show"]), "1\n");
     let stats = coordinator.well(&["stats", "q"]);
     assert!(
-        stats.ends_with("DONE counts since the start, or since the queue was created\n"),
+        stats.ends_with("DONE counts since startup, or since the queue was created\n"),
         "{stats}"
     );
 }

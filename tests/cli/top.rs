@@ -375,14 +375,14 @@ fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
     coordinator.kill();
     terminal.until_shown("NOT REACHABLE");
     let coordinator = serve(directory.path());
-    terminal.until_shown("another process since");
+    terminal.until_shown("was replaced at");
     coordinator.signal(Signal::STOP);
     terminal.until_shown("NO ANSWER");
     // Keys work all the same.
     terminal.press("\t");
     terminal.until_shown("reading processes");
     terminal.press("\t");
-    terminal.until_shown("no panic since the start");
+    terminal.until_shown("no panic since startup");
     coordinator.signal(Signal::CONT);
     terminal.until_shown("serving");
     terminal.press("q");

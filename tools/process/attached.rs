@@ -1,5 +1,6 @@
-//! Runs a command in the foreground, with the streams, the environment, the umask and the limits of this process. These go
-//! directly to the keeper and are stored nowhere. Signals to this process are forwarded to the command.
+//! Runs a command in the foreground, with the streams, the environment, the umask and the limits of this process. These are handed as
+//! one parcel to the keeper, the process that launches commands for the coordinator, and are stored nowhere. Signals to this process
+//! are forwarded to the command.
 
 use crate::client::{self, Fields};
 use crate::process::request::{ClientOptions, WaitExtent, has_ended};
@@ -25,18 +26,20 @@ use tokio::runtime::Runtime;
 /// How long the keeper may take to accept a parcel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often, and how many times, to look for another keeper when one does not answer.
+/// The pause before another keeper is looked for, if one has exited.
 const LOOK: Duration = Duration::from_millis(10);
+/// How many times to look for another keeper.
 const LOOKS: u32 = 500;
 
-/// How long a caller that launches repeatedly waits for a keeper or a coordinator to come back, and how often it retries.
+/// How long [`launch`] waits for a keeper or a coordinator that is unavailable.
 const RETURN_MAX: Duration = Duration::from_mins(1);
+/// The pause before [`launch`] tries again.
 const RETURN: Duration = Duration::from_millis(100);
 
 /// Signals that are forwarded to the command: HUP, INT, QUIT, USR1, USR2, TERM.
 const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, 15];
 
-/// The resource limits that children inherit.
+/// The resource limits of this process that a command gets.
 const LIMITS: [Resource; 10] = [
     Resource::Cpu,
     Resource::Fsize,
@@ -50,7 +53,8 @@ const LIMITS: [Resource; 10] = [
     Resource::Nice,
 ];
 
-/// Runs a command and waits for its end. Calls `started` with its record once it runs, and `outcome` with its final record.
+/// Runs a command and waits for its end. Calls `started` with its record once it runs, and returns the result of `outcome`, called with
+/// its final record.
 pub(crate) fn run(
     asking: &ClientOptions,
     asked: Fields,
@@ -68,14 +72,14 @@ pub(crate) fn run(
     foreground.follow(asking, &words(&record, "/id"), outcome)
 }
 
-/// Receives signals while waiting in the foreground.
+/// The signals that are caught while a command runs in the foreground.
 pub(crate) struct Foreground {
     runtime: Runtime,
     signals: Signals,
 }
 
 impl Foreground {
-    /// Receives signals from now on, which then no longer end this process.
+    /// Catches signals from now on: they no longer end this process.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -86,12 +90,12 @@ impl Foreground {
         Ok(Self { runtime, signals })
     }
 
-    /// Waits for `end` and returns its output, or the number of a signal that arrives first.
+    /// Waits for `end` and returns its output. The error is the number of a signal that arrives first.
     pub(crate) fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
         self.runtime.block_on(self.signals.until(end))
     }
 
-    /// Forwards signals to the process until it has ended.
+    /// Forwards signals to the process until it has ended. Then returns the result of `outcome`, called with its record.
     pub(crate) fn follow(
         self,
         asking: &ClientOptions,
@@ -102,18 +106,19 @@ impl Foreground {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(move || {
                 let record = asking.wait(id, None, WaitExtent::Leader);
+                // The receiver is still there unless the main thread has panicked.
                 let _ = ended.send(());
                 record
             });
             let (forward, forwarded) = mpsc::channel::<i32>();
             scope.spawn(move || {
                 for number in forwarded {
-                    // The process may have ended meanwhile, which its record will show.
+                    // This fails if the process has ended meanwhile, which its record will show.
                     drop(asking.send(id, number));
                 }
             });
             self.runtime.block_on(self.signals.pass_on(end, |number| {
-                // The thread that receives these signals ends only after this future.
+                // This cannot fail, since the receiving thread ends only when `forward` is dropped.
                 let _ = forward.send(number);
             }));
             drop(forward);
@@ -124,7 +129,7 @@ impl Foreground {
     }
 }
 
-/// A parcel held by the keeper until a launch names its ticket. The keeper drops the parcel when this is dropped.
+/// A parcel held by the keeper until a launch names its ticket. If this value is dropped before, the keeper drops the parcel.
 pub(crate) struct HeldParcel {
     ticket: u128,
     #[expect(dead_code, reason = "held for as long as a launch may need the parcel")]
@@ -223,8 +228,8 @@ fn failed(error: &dyn Display) -> Failure {
     ))
 }
 
-/// Hands a parcel to the current keeper. The coordinator notices a killed keeper a moment later and starts another; until then it
-/// returns the old socket, on which nothing listens.
+/// Hands a parcel to the current keeper. If that was killed, the coordinator returns its socket, on which nothing listens, until it has
+/// noticed that and started another keeper, so this is tried again for a while.
 fn handed_over(
     asking: &ClientOptions,
     given: (&[BorrowedFd<'_>; 3], &Own<'_>),

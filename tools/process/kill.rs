@@ -33,7 +33,7 @@ const SIGNALS: [(&str, u8); 16] = [
     ("SYS", 31),
 ];
 
-/// Parses the name or number of a signal.
+/// Parses the name or number of a signal, and returns the number. The error is a message.
 pub(crate) fn signal(text: &str) -> Result<u8, String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);

@@ -72,7 +72,8 @@ impl Logs {
 }
 
 impl OutputOptions {
-    /// Prints an output file in `dir`; when following, until the process has ended. Notes first if only the other stream has output.
+    /// Prints an output file in `dir`; with `--follow`, also new output until `has_ended` returns true. Prints a hint first if the file is
+    /// empty.
     pub(super) fn show(
         &self,
         dir: &Path,
@@ -102,7 +103,7 @@ impl OutputOptions {
         }
     }
 
-    /// Tells the user if the stream has no output yet, and whether the other stream has any.
+    /// Prints a hint if the stream has no output yet: that the other stream has some, or that there is none at all.
     fn hint(&self, dir: &Path) {
         let is_there = |name: &str| {
             let found = dir.join(name).metadata();
@@ -121,7 +122,7 @@ impl OutputOptions {
 }
 
 fn copy(file: &mut File, path: &Path) -> Result<(), Failure> {
-    // The file was rotated: its old content has been read, and the rest begins at the start.
+    // A file that has become shorter was rotated, so new output begins at offset 0.
     let is_shorter = file
         .stream_position()
         .and_then(|at| Ok(at > file.metadata()?.len()));

@@ -7,8 +7,9 @@ use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// The maximum number of words, and of characters, of a command that a list shows.
+/// The maximum number of words of a command that a list shows.
 const WORDS: usize = 3;
+/// The maximum number of characters of a command that a list shows.
 const LETTERS: usize = 50;
 
 /// The number of characters of an id.
@@ -22,7 +23,7 @@ fn at(record: &Value, path: &str) -> Option<u64> {
     record.pointer(path).and_then(Value::as_u64)
 }
 
-/// Returns the beginning of a command.
+/// Returns the command of a process or service, cut to its first words.
 pub(crate) fn command(record: &Value) -> String {
     let all = record.pointer("/command").and_then(Value::as_array);
     let all = all.map(Vec::as_slice).unwrap_or_default();
@@ -128,7 +129,7 @@ pub(super) fn list(records: &[Value], now: u64) -> String {
     table(heads, rows)
 }
 
-/// Formats process trees, each process below its parent. Marks `current`.
+/// Formats process trees, each process below its parent. Marks the process with the id `current`.
 pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
     if records.is_empty() {
         return list(records, now);
@@ -184,7 +185,7 @@ pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> Strin
     page
 }
 
-/// Formats the result of a hook.
+/// Formats what a hook (a process whose output contains records) has reported: the number of records, and warnings about invalid lines.
 fn hook(record: &Value) -> Vec<(&'static str, String)> {
     let Some(hook) = record.pointer("/hook").filter(|it| !it.is_null()) else {
         return Vec::new();
@@ -208,7 +209,7 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Names the processes that still had the output of a process open when it ended.
+/// Returns a line with the processes that still had the output of a process open when it ended; `None` if there were none.
 fn leak(record: &Value) -> Option<(&'static str, String)> {
     let holders = record
         .pointer("/output_held_by")
@@ -311,7 +312,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     page
 }
 
-/// Formats the result of a reconciliation.
+/// Formats the result of `sexton ps reconcile`.
 pub(super) fn reconciled(said: &Value) -> String {
     let at = |name: &str| number(said, name);
     let mut page = format!(

@@ -25,8 +25,9 @@ const PID_BYTES_MAX: u64 = 64;
 /// The maximum size of `cmd.sh`, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
-/// The maximum number of directory entries that are read, and the maximum depth.
+/// The maximum number of directory entries to read.
 const ENTRIES_MAX: usize = 100_000;
+/// The maximum depth of subdirectories to read.
 const DEPTH_MAX: usize = 16;
 
 /// The contents of a PID file, and of `cmd.sh` beside it.
@@ -35,6 +36,7 @@ pub(super) struct Claim {
     pub(super) pid: u32,
     /// When it was written, in milliseconds since 1970.
     pub(super) written_ms: u64,
+    /// The UID of the file's owner.
     pub(super) owner: u32,
     /// The program that `cmd.sh` runs; `None` without that file.
     pub(super) program: Option<String>,
@@ -45,7 +47,9 @@ pub(super) struct Claim {
 pub(super) struct Facts {
     /// When it started, in milliseconds since 1970.
     pub(super) started_ms: u64,
+    /// Whether it is a zombie.
     pub(super) has_ended: bool,
+    /// The UID that it runs as.
     pub(super) owner: u32,
     pub(super) argv: Vec<Vec<u8>>,
 }
@@ -121,7 +125,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Returns whether one of the arguments is `program` or its file name: an interpreter may precede it.
+/// Returns whether one of the arguments is `program` or its file name. Any argument may be, since an interpreter may precede it.
 fn runs(argv: &[Vec<u8>], program: &str) -> bool {
     let name = Path::new(program)
         .file_name()
@@ -136,7 +140,7 @@ pub(super) struct CheckedPidFile {
     pub(super) claim: Claim,
     pub(super) facts: Option<Facts>,
     pub(super) verdict: Verdict,
-    /// A descriptor of the process, if it is alive.
+    /// A descriptor of the process, if the verdict is `Lives`.
     pub(super) process: Option<Pidfd>,
 }
 
@@ -185,7 +189,7 @@ impl Claim {
 }
 
 impl Facts {
-    /// Reads the data of the process that `process` refers to; `None` if it has ended.
+    /// Reads the data of the process that `process` refers to; `None` if it has ended and was reaped.
     fn read(pid: u32, process: &Pidfd) -> io::Result<Option<Self>> {
         let Some(stat) = proc::stat(pid)? else {
             return Ok(None);
@@ -205,7 +209,7 @@ impl Facts {
     }
 }
 
-/// Returns the wall clock time at which a process started, in milliseconds.
+/// Returns the wall-clock time at which a process started, in milliseconds since 1970.
 fn started(stat: &Stat) -> u64 {
     use rustix::time::{ClockId, clock_gettime};
     let ms = |clock| {
@@ -238,7 +242,8 @@ fn content(path: &Path, bytes_max: u64) -> io::Result<(String, fs::Metadata)> {
     Ok((text, metadata))
 }
 
-/// Returns the program that a `cmd.sh` of sexton or `ArchiveBox` runs: the first word after the setup lines.
+/// Returns the program that a `cmd.sh` of sexton or `ArchiveBox` runs: the first word after the lines and words that only prepare the
+/// command. Returns `None` if there is no such word.
 fn program_of(script: &str) -> Option<String> {
     let before = ["#", ": ", "export ", "cd "];
     let is_before =

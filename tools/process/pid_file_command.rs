@@ -17,7 +17,7 @@ const KILL: u8 = 9;
 /// The default grace period, in milliseconds.
 const GRACE_MS: u64 = 10_000;
 
-/// How long to wait after SIGKILL, in milliseconds.
+/// How long to wait after SIGKILL before the process is reported as unkillable, in milliseconds.
 const KILLED_MS: u64 = 2000;
 
 /// Sends `signal` to the process of a PID file; without a signal, stops the process: SIGTERM, a grace period, SIGKILL.
@@ -65,9 +65,10 @@ pub(super) fn kill(
     Ok(())
 }
 
+/// The outcome if a process has not ended after SIGKILL.
 const UNKILLABLE: &str = "unkillable";
 
-/// Stops a process, and returns how it ended.
+/// Stops a process, and returns the outcome: `ended`, `killed` or [`UNKILLABLE`].
 fn end(process: &Pidfd, grace_ms: u64) -> io::Result<&'static str> {
     if grace_ms > 0 {
         process.signal(TERM)?;

@@ -1,4 +1,4 @@
-//! Test vectors of reused PIDs: a file (PID 50) against the process that has that PID now. Times are in seconds.
+//! Numbered test vectors for reused PIDs: a file with PID 50 is compared with the process that has that PID now. Times are in seconds.
 
 use super::{Claim, Facts, Verdict, program_of};
 
@@ -7,7 +7,7 @@ const WRITTEN: f64 = 99_000.0;
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "seconds of a test"
+    reason = "the times in these tests are positive and small"
 )]
 fn ms(seconds: f64) -> u64 {
     (seconds * 1000.0).round() as u64
@@ -37,7 +37,7 @@ fn at(started: f64) -> Verdict {
 
 #[test]
 fn one_that_began_when_the_file_was_written_is_meant_and_no_other() {
-    // Vectors 1 to 4, on both sides: exactly five seconds is too far apart.
+    // Vectors 1 to 4: the process may have started before or after the file was written, but less than five seconds.
     assert_eq!(at(99_000.3), Verdict::Lives);
     assert_eq!(at(99_004.9), Verdict::Lives);
     assert_eq!(at(99_004.999), Verdict::Lives);
@@ -62,7 +62,7 @@ fn age_does_not_count_but_the_boot_does() {
     };
     let same = facts(13_599.0, &["x"]);
     assert_eq!(Verdict::of(&old, Some(&same)), Verdict::Lives);
-    // Vector 12: the same PID and the same time since boot, but after a reboot, so at another wall clock time.
+    // Vector 12: the same PID and the same time since boot, but after a reboot, so at another wall-clock time.
     let again = facts(13_599.0 + 86_400.0, &["x"]);
     assert_eq!(Verdict::of(&old, Some(&again)), Verdict::Reused);
 }
@@ -92,7 +92,7 @@ fn one_that_runs_something_else_is_not_meant() {
         Verdict::of(&claim("/x/hook.py"), Some(&longer)),
         Verdict::OtherProgram
     );
-    // Without cmd.sh the program is not known.
+    // Without `cmd.sh`, the program is unknown.
     let silent = Claim {
         program: None,
         ..claim("")

@@ -35,7 +35,7 @@ const SERVICE_HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The maximum wait of one request, in seconds.
+/// The maximum time that one request may wait, in seconds.
 const WAIT_MAX: u64 = 3600;
 
 /// The coordinator that receives the requests, and the format of the output.
@@ -122,7 +122,7 @@ impl ClientOptions {
         client::get(&self.target, &client::with_query(&path, query))?.well(HELPS)
     }
 
-    /// Waits until a process has ended, or at most `seconds`, and returns its record.
+    /// Waits until a process has ended, but at most `seconds` if given, and returns its record.
     pub(crate) fn wait(
         &self,
         id: &str,

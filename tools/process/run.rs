@@ -158,7 +158,7 @@ impl Run {
         Ok(asked)
     }
 
-    /// Returns the failure, if any, with which this process ends after the command.
+    /// Returns the error with which this process must exit after the command, unless the command completed with status 0.
     fn outcome(&self, record: &Value) -> Result<(), Failure> {
         let name = self
             .command
@@ -168,7 +168,8 @@ impl Run {
     }
 }
 
-/// Builds the request for a command that runs in a directory.
+/// Returns the fields of a request that launches a command in a directory. Fails if the command is not UTF-8 or too long, or seems to
+/// contain a secret.
 pub(crate) fn plain(
     command: &[OsString],
     allow_secrets: bool,
@@ -211,7 +212,7 @@ fn fits(command: &[&str]) -> Result<(), Failure> {
         .help("pass the arguments in a file, as in `sexton run -- xargs -a FILE COMMAND`, or on standard input"))
 }
 
-/// Parses variables to set, as `NAME=VALUE`.
+/// Parses variables to set, as `NAME=VALUE`. Refuses names that suggest a secret, since the values are stored.
 pub(crate) fn variables(given: &[String]) -> Result<Fields, Failure> {
     let env = pairs(given, "env")?;
     match env.keys().find(|name| is_secret_name(name)) {
@@ -231,7 +232,7 @@ pub(crate) fn here() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns a directory without trailing slashes, if it is UTF-8.
+/// Returns a directory without trailing slashes; `None` if it is not UTF-8.
 fn shown(dir: &Path) -> Option<&str> {
     let dir = dir.to_str()?.trim_end_matches('/');
     Some(if dir.is_empty() { "/" } else { dir })
@@ -240,7 +241,7 @@ fn shown(dir: &Path) -> Option<&str> {
 /// The variable that names the record of the calling process.
 pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
-/// Launches a command in the background and prints its id.
+/// Launches a command in the background and prints its id. Fails if the command could not be started.
 pub(crate) fn detached(asking: &ClientOptions, asked: Fields) -> Result<(), Failure> {
     let record = asking.act("launch", asked)?;
     if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
@@ -249,7 +250,7 @@ pub(crate) fn detached(asking: &ClientOptions, asked: Fields) -> Result<(), Fail
     asking.tell(&record, |record| words(record, "/id") + "\n")
 }
 
-/// Converts how a process ended to an exit status.
+/// Converts the end of a command to the result of this process: an error with the exit status to use, unless that is 0.
 pub(crate) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
     if let Some(found) = record.pointer("/failure").filter(|it| !it.is_null()) {
         let errno = found.pointer("/errno").and_then(Value::as_u64);

@@ -143,6 +143,7 @@ impl Acting {
             for name in self.names.iter().filter(|_| told) {
                 asking.serve(what, asked(Some(name)), 0)?;
             }
+            // The second request only waits. It must not restart the new process once more.
             let again = if told && what == "restart" {
                 "start"
             } else {
@@ -184,7 +185,7 @@ impl Reading {
         })?;
         let dir = instance.pointer("/run_dir").and_then(Value::as_str);
         let dir = dir.ok_or_else(|| Failure::found("the service has no output files"))?;
-        // A service's files outlive its processes, so following them never ends.
+        // New processes of a service append to the same files, so following these never ends.
         self.how.show(Path::new(dir), || Ok(false))
     }
 }
@@ -231,8 +232,9 @@ fn reload(asking: &ClientOptions) -> Result<(), Failure> {
     print("the coordinator has reloaded its configuration\n")
 }
 
-/// The number and interval of checks for the result of a reload: a minute in total.
+/// The maximum number of checks for the result of a reload: with the interval, a minute.
 const RELOAD_LOOKS: u32 = 3000;
+/// The interval between these checks.
 const RELOAD_LOOK: Duration = Duration::from_millis(20);
 
 /// Returns how often the coordinator has reloaded its configuration.

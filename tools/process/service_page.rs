@@ -5,6 +5,7 @@ use crate::table::{Column, table};
 use crate::text::{number, plain, span, words};
 use serde_json::Value;
 
+/// The maximum number of characters in the last column.
 const MAX_LETTERS: usize = 60;
 
 fn at(value: &Value, path: &str) -> Option<u64> {
@@ -16,7 +17,7 @@ fn instances(service: &Value) -> &[Value] {
     all.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Formats a table with a line for each process. The last column is cut, unless it is shown `whole`.
+/// Formats a table with a line for each process. Cuts the last column if it is long, unless it must be shown `whole`.
 pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
     if services.is_empty() {
         return "no services; [services.NAME] in the file of `sexton serve --config` defines one\n"
@@ -58,7 +59,7 @@ pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
     table(heads, rows)
 }
 
-/// Describes why a service is in its state, in a few words.
+/// Describes why a process of a service is in its state, cut to [`MAX_LETTERS`]; `-` if there is nothing to describe.
 pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
     let said = all_about(service, instance, now);
     let mut letters = said.chars();
@@ -69,7 +70,7 @@ pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
     short
 }
 
-/// Describes why a service is in its state.
+/// Describes why a process of a service is in its state; `-` if there is nothing to describe.
 fn all_about(service: &Value, instance: &Value, now: u64) -> String {
     let names = || {
         let all = service.pointer("/waits_for").and_then(Value::as_array);
@@ -95,7 +96,7 @@ fn all_about(service: &Value, instance: &Value, now: u64) -> String {
     }
 }
 
-/// Describes how the previous process ended.
+/// Describes how the previous process ended; `-` if there was none.
 pub(crate) fn last(instance: &Value) -> String {
     let Some(last) = instance.pointer("/last").filter(|it| !it.is_null()) else {
         return "-".to_owned();

@@ -15,7 +15,7 @@ use std::path::Path;
 /// The maximum number of jobs in a batch.
 const JOBS_MAX: usize = 1000;
 
-/// The maximum size of a file, in bytes. The coordinator's limit is lower, unless `--job-bytes` raises it.
+/// The maximum number of bytes to read from a file. The coordinator's limit is lower, unless `--job-bytes` raises it.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Adds all jobs of a file, or none, and prints their ids. A job that names no queue goes to `queue`.
@@ -67,7 +67,7 @@ fn read(file: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::unreachable(format!("failed to read {name}: {error}")))
 }
 
-/// Parses the jobs, and returns them with their line numbers. Empty lines are skipped.
+/// Parses the jobs, and returns their line numbers and the jobs. Empty lines are skipped. Fails if there are none or too many.
 fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>), Failure> {
     let lines = (1..).zip(text.lines());
     let lines = lines.filter(|(_, line)| !line.trim().is_empty());

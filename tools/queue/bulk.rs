@@ -91,7 +91,7 @@ impl JobSelector {
         ])
     }
 
-    /// Sends request after request until no matching job is left, and prints how many jobs were changed.
+    /// Sends requests until no matching job is left or the limit is reached, and prints how many jobs were changed.
     fn each(
         &self,
         asking: &ClientOptions,
@@ -138,7 +138,7 @@ impl JobSelector {
         Ok(())
     }
 
-    /// Reports jobs in other states if there are no abandoned or buried ones.
+    /// Prints how many jobs are retrying or delayed: without `--status`, only abandoned and buried jobs were changed.
     fn hint(&self, asking: &ClientOptions, what: &str) -> Result<(), Failure> {
         let queues = match &self.queue {
             Some(queue) => asking.named(std::slice::from_ref(queue))?,
@@ -173,7 +173,7 @@ impl JobSelector {
     }
 }
 
-/// Reports a queue that does not exist, since a queue exists only while it has jobs. Refuses a number, which is probably a job id.
+/// Prints a note if the queue does not exist, since its name may be misspelt. Fails if the name is a number, which is probably a job id.
 fn note_if_absent(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
     let answer = asking.get("/queue", &fields([("queue", json!(queue))]))?;
     if answer.status != 404 {

@@ -215,7 +215,7 @@ enum Managed {
     RepushAbandoned,
 }
 
-/// Parses the name of a queue.
+/// Parses the name of a queue. The error is a message.
 pub(super) fn name(text: &str) -> Result<QueueName, String> {
     QueueName::try_from(text).map_err(|error| error.to_string())
 }
@@ -319,7 +319,7 @@ fn cancel(asking: &ClientOptions, id: u64, reason: Option<String>) -> Result<(),
     })
 }
 
-/// Builds the fields for the next try and the error of a job.
+/// Returns the fields of a request with the delay before the next try and the error of a job.
 fn again(retry_after: Option<Span>, error: Option<String>) -> Fields {
     let retry = retry_after.map(Span::ms);
     fields([("retry_after_ms", json!(retry)), ("error", error.into())])
@@ -330,7 +330,7 @@ fn of(queue: &QueueName) -> serde_json::Map<String, Value> {
 }
 
 impl ClientOptions {
-    /// Acts on the jobs of a queue. Reports on standard error if there is no such queue.
+    /// Sends a request about the jobs of a queue, and prints how many were changed. Prints a note if there is no such queue.
     fn queue(
         &self,
         what: &str,

@@ -1,4 +1,5 @@
-//! Commands on single jobs: add, claim, finish, release. Spans on the command line are in seconds, and may be fractional.
+//! Commands on single jobs: add, claim, finish, release. Spans on the command line are in seconds unless they have a unit, and may be
+//! fractional.
 
 use crate::client::{self, Fields, fields};
 use crate::numbers;
@@ -18,10 +19,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The maximum wait of one request, in seconds.
+/// The maximum value of `--wait`, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// A span of time in seconds, parsed and formatted for the command line.
+/// A span of time, as parsed from the command line and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     ms: u64,
@@ -106,7 +107,7 @@ pub(super) struct Pushed {
     is_root: bool,
 }
 
-/// Parses how long a key is remembered, in milliseconds.
+/// Parses how long a key is remembered, and returns milliseconds. The error is a message.
 fn remembered(text: &str) -> Result<u64, String> {
     match milliseconds(text)? {
         0 => Err("a key is remembered for at least 1 ms".to_owned()),
@@ -114,7 +115,7 @@ fn remembered(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a root job. The signature may contain any characters.
+/// Parses the signature and the time of a root job. The signature may contain any characters. The error is a message.
 fn root(text: &str) -> Result<(String, u64), String> {
     let parts = text.rsplit_once('@').filter(|(name, _)| !name.is_empty());
     let root = parts.and_then(|(name, at)| Some((name.to_owned(), at.parse().ok()?)));
@@ -155,7 +156,7 @@ impl Pushed {
         request.extend(client::bytes("body", body));
         let answer = asking.post("push", request, 0)?;
         if answer.is_refused_as(Reason::TooLarge) {
-            // The coordinator does not read such a request at all, and its limit is on requests, so state the job's own size.
+            // The coordinator's message is about the size of the request, which it does not read, so give the size of the body instead.
             let words = format!(
                 "not done: the body is longer than allowed: it has {}",
                 count(bytes, "byte")
@@ -283,7 +284,7 @@ fn weighed(text: &str) -> Result<(QueueName, Option<NonZeroU32>), String> {
     Ok((name(queue)?, Some(weight)))
 }
 
-/// Prints a claimed job: its head, and its body unchanged.
+/// Prints a claimed job: a line about the claim, then the body.
 fn print_claim(job: &Value) -> Result<(), Failure> {
     let newer = if job.pointer("/duplicate") == Some(&Value::Bool(true)) {
         ", a duplicate"
@@ -301,7 +302,7 @@ fn print_claim(job: &Value) -> Result<(), Failure> {
     print_body(job)
 }
 
-/// Formats how long a claim lasts.
+/// Formats how long a claim still lasts.
 fn left(job: &Value) -> String {
     let ms = job.pointer("/remaining_ms").and_then(Value::as_u64);
     ms.map_or_else(
@@ -319,7 +320,7 @@ pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
     print_bytes(&bytes)
 }
 
-/// Binds claims to a process.
+/// The flags that bind claims to a process.
 #[derive(Args)]
 pub(super) struct BoundTo {
     /// The process that the claim ends with, by its id or the first digits of it. Without --claim, the claim does not expire
@@ -358,7 +359,7 @@ impl BoundTo {
     }
 }
 
-/// Names a claim.
+/// Selects a claim.
 #[derive(Args)]
 pub(super) struct ClaimSelector {
     /// The job's id
@@ -386,7 +387,7 @@ impl ClaimSelector {
     }
 }
 
-/// Formats how long a state lasts, if it ends.
+/// Formats how long a job remains in its state, to be appended to the state; empty if there is no limit.
 pub(super) fn until(said: &Value) -> String {
     match said.pointer("/remaining_ms").and_then(Value::as_u64) {
         None => String::new(),

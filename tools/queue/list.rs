@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 
-/// The number of items per request.
+/// The maximum number of items per request.
 const PAGE: u64 = 1000;
 
 /// The number of characters of an error's last line that a list shows; `peek` shows all of it.
@@ -92,7 +92,7 @@ impl Status {
 
 /// Show every queue, and the states of its jobs
 ///
-/// DONE counts jobs since the start of the coordinator, or since the queue was created.
+/// DONE counts jobs since the coordinator was started, or since the queue was created.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -224,6 +224,7 @@ impl ShowQueues {
         for queue in &self.queues {
             let left = self.limit - jobs.len() as u64;
             if left == 0 {
+                // The other queues are not read, so there may be more jobs, which any value but null indicates.
                 next = json!("0");
                 break;
             }
@@ -252,7 +253,7 @@ pub(super) fn total(queues: &[Value], phase: &str) -> u64 {
     queues.iter().map(|queue| number(queue, &path)).sum()
 }
 
-/// Reports on standard error how many jobs will be ready later, so that a script still reads a single number from standard output.
+/// Prints how many jobs will be ready later, on standard error, so that a script still reads a single number from standard output.
 fn tell_later(queues: &[Value]) {
     let later = ["retrying", "delayed"].map(|phase| (total(queues, phase), phase));
     let later = later.iter().filter(|(count, _)| *count > 0);
@@ -267,7 +268,7 @@ fn tell_later(queues: &[Value]) {
     }
 }
 
-/// Formats a queue in a line, if it has jobs. Unlike MediaWiki, jobs that were tried too often do not count as claimed.
+/// Formats a queue in a line; `None` if it has no jobs. Unlike in MediaWiki, jobs that were tried too often do not count as claimed.
 fn group(queue: &Value) -> Option<String> {
     let of = |phase: &str| number(queue, &format!("/{phase}"));
     let [ready, claimed, delayed] = ["ready", "claimed", "delayed"].map(of);
@@ -302,7 +303,7 @@ fn last_error(job: &Value) -> String {
     line.chars().take(ERROR_SHOWN).collect()
 }
 
-/// Returns the last error of a job, on one line.
+/// Returns the last error of a job, on one line; `None` if it has none.
 fn error(job: &Value) -> Option<String> {
     let text = job.pointer("/error").and_then(Value::as_str)?;
     let lines: Vec<String> = text.lines().map(plain).collect();
@@ -400,11 +401,12 @@ impl QueueStatistics {
         });
         print(&table(heads, rows))?;
         more(&next, self.limit)?;
-        print("DONE counts since the start, or since the queue was created\n")?;
+        print("DONE counts since startup, or since the queue was created\n")?;
         self.ended(asking)
     }
 
-    /// Prints how many jobs were done in total. A queue's own count is lost when the queue is removed; this one is not.
+    /// Prints how many jobs of all queues were done, unless only some queues were requested. It includes the jobs of queues that were
+    /// removed, whose own counts are lost.
     fn ended(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let is_all = self.queues.is_empty() && self.tenant.is_none() && self.r#type.is_none();
         if !is_all {
@@ -417,12 +419,12 @@ impl QueueStatistics {
         }
         let ended = grouped(ended);
         print(&format!(
-            "{ended} done since the start, including removed queues\n"
+            "{ended} done since startup, including removed queues\n"
         ))
     }
 }
 
-/// Formats a span; `-` if it has no end.
+/// Formats the span at `path`, in milliseconds; `-` if there is none.
 fn left(value: &Value, path: &str) -> String {
     let ms = value.pointer(path).and_then(Value::as_u64);
     ms.map_or("-".to_owned(), span)

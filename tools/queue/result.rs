@@ -1,4 +1,4 @@
-//! How a job ended, if that is still known.
+//! `sexton queue result`: shows how a job ended, as long as its result is kept.
 
 use crate::client::{Answer, bytes_of, fields, instant, rest};
 use crate::numbers;
@@ -10,13 +10,13 @@ use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The maximum wait, in seconds.
+/// The maximum value of `--wait`, in seconds.
 const WAIT_MAX: u64 = 86_400;
 
-/// How long one request waits, in seconds: less than an answer may take.
+/// The maximum time that one request waits, in seconds. The client's timeout for an answer is longer.
 const TURN: u64 = 10;
 
-/// The pause before a coordinator that could not be reached is tried again.
+/// The pause before a request is repeated because the coordinator could not be reached.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Show how a job ended, and what it printed
@@ -64,7 +64,8 @@ impl ShowResult {
         Ok(())
     }
 
-    /// Polls until the job has ended or the wait times out. If the coordinator stops meanwhile, waits for it to come back.
+    /// Repeats the request until the job has ended or the time to wait is over. Once the coordinator has answered, also repeats it while
+    /// the coordinator cannot be reached.
     fn ask(&self, asking: &ClientOptions) -> Result<Answer, Failure> {
         let (began, mut was_there) = (instant(), false);
         loop {
@@ -91,7 +92,8 @@ impl ShowResult {
     }
 }
 
-/// Returns the failure of a job: the last line of its error first, and all of it after that if there is more.
+/// Returns the failure to print for a job that failed. The message has the last line of the job's error; if the error has several lines,
+/// all of them are listed below.
 fn failed(said: &Value) -> Failure {
     let error = said.pointer("/error").and_then(Value::as_str);
     let error = error.unwrap_or_default();

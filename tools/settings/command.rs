@@ -85,7 +85,7 @@ fn document(entries: &[Entry], node: &Config) -> Map<String, Value> {
     ])
 }
 
-/// Converts a value to a number if it is one, otherwise to a string.
+/// Converts a value to a JSON number if it is a whole number of at least 0, otherwise to a string.
 fn one(value: &OsStr) -> Value {
     let text = value.to_string_lossy();
     text.parse::<u64>()
@@ -110,7 +110,7 @@ fn table(entries: &[Entry]) -> String {
     table::table(heads, rows)
 }
 
-/// Returns a value without control characters.
+/// Returns a value with control characters replaced by spaces.
 fn word(value: &OsStr) -> String {
     text::plain(&value.to_string_lossy())
 }

@@ -1,7 +1,8 @@
 //! The configuration file: TOML with the names of the flags as keys, and with tables for queues, services and so on. Keeps the
 //! line of each key.
 //!
-//! A file with errors still yields what could be read, so that all problems are reported at once. Does not interpret the values.
+//! A file with errors still yields what could be read, so that all problems are reported at once. The values of flags are not
+//! checked here but in `layer.rs`; each table is read in the file named after it.
 
 use crate::report::Failure;
 use crate::settings::layer::{self, Entry, Problem, Source, Values, nearest};
@@ -15,7 +16,7 @@ use toml::de::{DeTable, DeValue};
 /// The maximum size of a file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The contents of a file, and its problems.
+/// The parts of a file that could be read, and the problems found.
 #[derive(Default)]
 pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,
@@ -26,12 +27,12 @@ pub(crate) struct Content {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Reads a file.
+/// Reads a file. Fails if it cannot be read or is too large; problems with its text are in [`Content::problems`].
 pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     let shown = path.display();
     let unreadable =
         |error| Failure::unreachable(format!("failed to read the configuration {shown}: {error}"));
-    // SIGHUP reads the file on the main thread, which must not block on a pipe.
+    // After SIGHUP, the file is read on the main thread, which must not block on a pipe.
     let (bytes, _) = sexton::protocols::file::read(path, BYTES_MAX + 1).map_err(unreadable)?;
     if bytes.len() as u64 > BYTES_MAX {
         let words = format!("it has more than {BYTES_MAX} bytes");
@@ -40,7 +41,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     Ok(parse(path, &bytes))
 }
 
-/// Returns the problems of a text to be written to the file `path`. The values of its settings are not checked.
+/// Returns the problems of a text that will be written to the file `path`. The values of flags in it are not checked.
 pub(crate) fn problems_of(path: &Path, text: &str) -> Vec<String> {
     let problems = parse(path, text.as_bytes()).problems;
     problems.iter().map(ToString::to_string).collect()
@@ -107,7 +108,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
         services.extend(workers.into_iter().map(|(_, worker)| worker));
     }
-    // The table is in the order of its keys; report in the order of lines.
+    // The parser sorts by key; report in the order of lines.
     entries.sort_by_key(|(line, _)| *line);
     problems.sort_by_key(|(line, _)| *line);
     let entries = entries.into_iter().map(|(_, entry)| entry).collect();
@@ -121,10 +122,10 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     }
 }
 
-/// The tables of a file.
+/// The tables that a file may have.
 const TABLES: [&str; 5] = ["queues", "services", "tasks", "tenants", "workers"];
 
-/// Reports an unknown table, with the name that was probably meant.
+/// Returns the message for an unknown table. It suggests a known table with a similar name, if there is one.
 fn unknown_table(key: &str) -> String {
     let nearest = nearest(key, TABLES.into_iter());
     match (nearest, key) {
@@ -134,13 +135,13 @@ fn unknown_table(key: &str) -> String {
     }
 }
 
-/// Keeps the tables that could be read, and returns their problems.
+/// Stores what could be read in `tables`, and returns the problems.
 fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
     *tables = read;
     wrong
 }
 
-/// Reports bytes that are not UTF-8.
+/// Returns the content of a file that is not UTF-8: one problem, at `source`.
 fn no_text(source: Source) -> Content {
     let words = "this line is not valid UTF-8";
     Content {
@@ -149,7 +150,7 @@ fn no_text(source: Source) -> Content {
     }
 }
 
-/// Reads the values of a key that is not one of [`TABLES`].
+/// Reads the value of a key that is not one of [`TABLES`]. The error is a message.
 fn setting(key: &str, value: &DeValue<'_>) -> Result<Values, String> {
     if value.is_table() && !layer::is_setting(key) {
         return Err(unknown_table(key));
@@ -168,7 +169,7 @@ fn values(value: &DeValue<'_>) -> Result<Values, String> {
     }
 }
 
-/// Returns whether a value is a number, or a list with one.
+/// Returns whether a value is a whole number, or a list that contains one.
 fn has_number(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Integer(_) => true,

@@ -1,7 +1,7 @@
 //! The settings of `sexton serve` with their defaults, and the node configuration made from them.
 //!
 //! A setting has one name: `--lock-entries` as a flag, `lock-entries` in the file, `SEXTON_LOCK_ENTRIES` in the environment.
-//! Where a value came from does not matter here.
+//! The code here does not distinguish these sources.
 
 use crate::report::Failure;
 use crate::span::seconds;
@@ -116,8 +116,8 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     lock_entries: u32,
 
-    /// Take a snapshot after this many changes; a start replays the changes after the newest snapshot [default: after 200000 or
-    /// 64 MiB of changes, but not before they are as large as the newest snapshot]
+    /// Take a snapshot after this many changes; at startup, the changes after the last snapshot are replayed [default: after
+    /// 200000 or 64 MiB of changes, but not before they are as large as the last snapshot]
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
 
@@ -203,7 +203,7 @@ fn default_beanstalk() -> BeanstalkSetting {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle(Option<Duration>);
 
-/// File permissions.
+/// The mode of the Unix socket.
 #[derive(Clone, Copy, Debug)]
 struct Mode(u32);
 
@@ -213,10 +213,11 @@ fn parse_mode(text: &str) -> Result<Mode, String> {
         .map_err(|_| "expected a mode in octal, such as 0660".to_owned())
 }
 
-/// The number of a group.
+/// The group of the Unix socket, by its GID.
 #[derive(Clone, Copy, Debug)]
 struct Group(u32);
 
+/// Parses a GID, or the name of a group in `/etc/group`. The error is a message.
 fn parse_group(text: &str) -> Result<Group, String> {
     let named = || {
         let groups = std::fs::read_to_string("/etc/group").ok()?;
@@ -267,7 +268,7 @@ fn default_address(port: u16) -> Listener {
     Listener::At(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-/// Parses `always`, `never`, or `interval:MS`.
+/// Parses `always`, `never`, or `interval:MS`. The error is a message.
 fn parse_fsync(text: &str) -> Result<Fsync, String> {
     match text.split_once(':') {
         None if text == "always" => Ok(Fsync::Always),
@@ -296,8 +297,8 @@ fn parse_idle(text: &str) -> Result<Idle, String> {
     }
 }
 
-/// Parses a level, or levels by module. Refuses a word that is not a level: alone it would be taken for the name of a module, and
-/// nothing else would be logged.
+/// Parses a level, or levels by module, separated by commas. Refuses a word that is neither a level nor `MODULE=LEVEL`, because
+/// [`Targets`] would take it for the name of a module, and then log only that module.
 fn parse_log(text: &str) -> Result<Targets, String> {
     text.split(',').try_fold(Targets::new(), |targets, part| {
         let (module, level) = match part.split_once('=') {
@@ -317,7 +318,7 @@ fn parse_log(text: &str) -> Result<Targets, String> {
 }
 
 impl Settings {
-    /// Returns the node's configuration. Its bounds are not checked yet.
+    /// Returns the node's configuration, whose values `Config::problems` has yet to check. Fails if there is no data directory.
     pub(crate) fn node(&self) -> Result<Config, Failure> {
         let data = if self.memory {
             None
@@ -392,8 +393,8 @@ impl Settings {
     }
 }
 
-/// Returns `--data`, otherwise `SEXTON_DATA`, otherwise the directory according to the XDG base directories. clap does not read the
-/// environment here, because it would treat a directory set there as a conflict with `--memory`.
+/// Returns `--data`, otherwise `SEXTON_DATA`, otherwise the directory that the XDG specification derives from `XDG_STATE_HOME` or
+/// `HOME`. Fails if none of these is set. clap does not read `SEXTON_DATA`, because it would treat that as a conflict with `--memory`.
 pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let set = |name| {
         std::env::var_os(name)

@@ -1,7 +1,7 @@
 //! The sources of settings: flag, environment, file, default, in this order of precedence.
 //!
 //! All problems are reported at once, each with its source and key. A value that conflicts with a setting of higher precedence is
-//! ignored (`--memory` with a `data` in the file); a conflict within one source is a problem.
+//! ignored (such as `data` in the file, given `--memory`); a conflict within one source is a problem.
 
 use crate::report::Failure;
 use crate::settings::file;
@@ -21,17 +21,20 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The source of a value.
+/// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Default,
+    /// The path of the configuration file, and the line, counted from one.
     File(Arc<Path>, usize),
+    /// The name of the variable.
     Environment(String),
+    /// The flag, with its dashes.
     Flag(String),
 }
 
 impl Source {
-    /// Returns the name of this source.
+    /// Returns the kind of this source, as a word.
     pub(crate) fn rank(&self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -62,22 +65,24 @@ impl fmt::Display for Source {
     }
 }
 
-/// A value as given by its source.
+/// The value of a setting, not parsed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
+    /// No source has a value, and there is no default.
     Unset,
     Switch(bool),
     One(OsString),
+    /// The values of a setting that is a list in the file and a repeatable flag.
     Several(Vec<OsString>),
 }
 
-/// A key and its value.
+/// A setting: its key, its value, and where that comes from.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) source: Source,
     pub(crate) key: String,
     pub(crate) values: Values,
-    /// Whether the value contains a number, in sources that distinguish numbers from strings.
+    /// Whether the file has the value as a number, or as a list with a number. `false` for the other sources, which have only strings.
     pub(crate) has_number: bool,
 }
 
@@ -91,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// Returns the equivalent command line arguments.
+    /// Returns the equivalent command-line arguments.
     fn words(&self) -> Vec<OsString> {
         let word = |value: &OsString| {
             let mut word = OsString::from(format!("--{}=", self.key));
@@ -107,7 +112,7 @@ impl Entry {
     }
 }
 
-/// A problem and its source.
+/// A problem with a setting or a table, and where it was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) source: Source,
@@ -138,7 +143,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The flags as given, before the other sources are read.
+/// The flags on the command line, before the other sources are read.
 #[derive(Debug)]
 pub(crate) struct ParsedFlags(ArgMatches);
 
@@ -170,12 +175,13 @@ pub(crate) struct Effective {
     pub(crate) node: Config,
     /// All settings, in the order of the flags.
     pub(crate) entries: Vec<Entry>,
-    /// Variables with the prefix of a setting that are not settings.
+    /// Variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
     pub(crate) strange: Vec<String>,
 }
 
 impl ParsedFlags {
-    /// Reads the environment and the file, and checks everything.
+    /// Combines the flags with the environment and the file, and checks the result. Fails if the file cannot be read or if there
+    /// is a problem; the message has all problems.
     pub(crate) fn settle(&self) -> Result<Effective, Failure> {
         let flags = Flags::new();
         let mut settled = Settled::default();
@@ -254,7 +260,8 @@ struct Settled {
 }
 
 impl Settled {
-    /// Adds the settings of the source with the next lower precedence.
+    /// Adds the settings of the source with the next lower precedence, except those that a higher source overrides or excludes.
+    /// Invalid values, and conflicts within the source, become problems.
     fn rank(&mut self, flags: &Flags, entries: Vec<Entry>) {
         let above = self.entries.len();
         for entry in entries {
@@ -295,7 +302,7 @@ impl Settled {
         found.map_or(Source::Default, |entry| entry.source.clone())
     }
 
-    /// Returns whether a file may have this key; adds a problem if not.
+    /// Returns whether a file may set this key; adds a problem if not.
     fn is_of_a_file(&mut self, flags: &Flags, entry: &Entry) -> bool {
         let words = if entry.key == "config" {
             "a configuration cannot name another".to_owned()
@@ -310,7 +317,7 @@ impl Settled {
     }
 }
 
-/// Returns the known word that was probably meant.
+/// Returns the word in `all` that is most similar to `word`; `None` if none is similar enough to be suggested.
 pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let alike = all.map(|known| (known, strsim::jaro_winkler(word, known)));
     let nearest = alike.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -319,7 +326,7 @@ pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Opt
         .map(|(known, _)| known)
 }
 
-/// Returns the message about a key that a table does not have. Suggests a similar key. `keys` are those of the table, separated by commas.
+/// Returns the message for an unknown key in a table: it suggests a similar key, or lists `keys`, the known ones separated by commas.
 pub(super) fn unknown_key(key: &str, keys: &str) -> String {
     match nearest(&key.replace('-', "_"), keys.split(", ")) {
         Some(known) => format!("unknown key; did you mean {known}?"),
@@ -332,7 +339,7 @@ pub(super) fn is_setting(key: &str) -> bool {
     Flags::new().find(key).is_some()
 }
 
-/// The definitions of the flags, as clap has them.
+/// The definitions of the flags, as a clap command.
 struct Flags(Command);
 
 impl Flags {
@@ -364,7 +371,7 @@ impl Flags {
         }
     }
 
-    /// Checks a value. The error is a message.
+    /// Checks that the flag exists, and accepts the value. The error is a message.
     fn check(&self, entry: &Entry) -> Result<(), String> {
         let argument = self
             .find(&entry.key)
@@ -447,7 +454,7 @@ impl Flags {
         entries.collect()
     }
 
-    /// Returns variables with the prefix of a setting that are not settings, perhaps because they are misspelt.
+    /// Returns the variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
     fn strange(&self) -> Vec<String> {
         let is_known = |name: &str| {
             OTHERS.contains(&name)
@@ -486,13 +493,14 @@ impl Flags {
     }
 }
 
-/// Returns variables with the prefix of a setting that are not settings.
+/// Returns the variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
 pub(crate) fn strange_variables() -> Vec<String> {
     Flags::new().strange()
 }
 
-/// The prefix of sexton's variables, and the variables that other commands use.
+/// The prefix of sexton's variables.
 const VARIABLE: &str = "SEXTON_";
+/// The variables with this prefix that are not settings of `sexton serve`, but are read by other commands or set for them.
 const OTHERS: [&str; 8] = [
     "SEXTON_OWNER",
     "SEXTON_URL",
@@ -504,17 +512,17 @@ const OTHERS: [&str; 8] = [
     "SEXTON_PROCESS_ID",
     "SEXTON_SERVICE",
 ];
-/// The prefix of variables for commands of `sexton work`.
+/// The prefix of the variables that `sexton work` sets for its commands.
 const OF_JOBS: &str = "SEXTON_JOB_";
-/// The prefix of variables for commands of tasks.
+/// The prefix of the variables that are set for the commands of tasks.
 const OF_TASKS: &str = "SEXTON_TASK_";
 
-/// Returns the environment variable of a flag.
+/// Returns the name of a flag's environment variable.
 fn variable(long: &str) -> String {
     format!("{VARIABLE}{}", long.replace('-', "_").to_uppercase())
 }
 
-/// Returns whether a setting can be a number.
+/// Returns whether the file may have a number as the value of this setting.
 fn takes_numbers(argument: &Arg) -> bool {
     is_number(argument)
         || argument.get_value_parser().type_id() == TypeId::of::<Idle>()
@@ -524,13 +532,13 @@ fn takes_numbers(argument: &Arg) -> bool {
         })
 }
 
-/// Returns whether a setting is always a number. None of these may be 0.
+/// Returns whether a setting is always a number. `Config::problems` refuses 0 for each of these.
 fn is_number(argument: &Arg) -> bool {
     let kind = argument.get_value_parser().type_id();
     kind == TypeId::of::<u32>() || kind == TypeId::of::<u64>()
 }
 
-/// Returns clap's error about a value, without its context.
+/// Returns the message for a value that clap refused, without the name of the flag.
 fn refused(argument: &Arg, error: &clap::Error) -> String {
     let found = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) => format!("{value:?}: "),

@@ -5,11 +5,11 @@
 //! | `flag.rs` | the settings with their defaults, and the node configuration made from them |
 //! | `layer.rs` | flag, environment, file, default: precedence, and all problems |
 //! | `file.rs` | the configuration file, with the line of each key |
-//! | `queue.rs` | its tables of job types |
-//! | `tenant.rs` | its tables of tenants |
-//! | `task.rs` | its table of tasks |
-//! | `service.rs` `worker.rs` | its tables of services, and of workers as services |
-//! | `value.rs` | values of these tables |
+//! | `queue.rs` | the tables `[queues.TYPE]` of the file |
+//! | `tenant.rs` | the tables `[tenants.NAME]` |
+//! | `task.rs` | the table `[tasks]` |
+//! | `service.rs` `worker.rs` | the tables `[services.NAME]`, and `[workers.NAME]`, each of which becomes a service |
+//! | `value.rs` | booleans and whole numbers in these tables |
 //! | `command.rs` | `sexton config`, which shows the settings |
 
 mod command;

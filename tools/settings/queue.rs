@@ -21,28 +21,29 @@ const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, t
 /// The keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
 
-/// The format of a rate, and the maximum rate in thousandths.
+/// The message for an invalid rate.
 const RATE: &str =
     "expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
+/// The maximum rate, in thousandths of an item per second.
 const RATE_MAX: u32 = 1_000_000;
 
-/// The suffix of names of spans in milliseconds.
+/// The suffix of the names of settings in milliseconds.
 const MS: &str = "_ms";
 
 /// Settings for which 0 means no limit.
 const NONE_IF_ZERO: [&str; 4] = ["claim_ttl_ms", "max_tries", "throttle", "tube_max_tries"];
 
-/// A type's table.
+/// The table of one job type, with the keys that it inherits.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     kind: String,
     rules: TypeRules,
 }
 
-/// A problem and its place in the file.
+/// The byte range of a problem in the file, and its message.
 type Wrong = (Range<usize>, String);
 
-/// Reads the tables; `source` converts a byte offset to a source.
+/// Reads the tables, and returns them with the problems found; `source` converts a byte offset in the file to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -123,7 +124,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             wrong.push((place(key), format!("{}: {words}", key.get_ref())));
         }
     }
-    // A limit for jobs in general also holds for jobs of tube commands.
+    // `tube_max_tries`, the limit for jobs that a beanstalkd client put, is `max_tries` by default.
     if table.contains_key("max_tries") && !table.contains_key("tube_max_tries") {
         rules.tube_max_tries = rules.max_tries;
     }
@@ -138,7 +139,7 @@ fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
     value.as_str().ok_or_else(found)
 }
 
-/// The maximum number of ignored members of a body.
+/// The maximum length of the list `dedup_ignore`.
 const IGNORED_MAX: usize = 100;
 
 fn names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
@@ -174,7 +175,7 @@ fn order(value: &DeValue<'_>) -> Result<Order, String> {
     }
 }
 
-/// Parses seconds, or a number with a unit, and returns milliseconds.
+/// Parses seconds, or a number with a unit, and returns milliseconds. The error is a message.
 fn span(value: &DeValue<'_>) -> Result<u64, String> {
     let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"";
     let ms = if value.is_integer() {
@@ -190,7 +191,8 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
     ms.ok_or_else(|| expected().to_owned())
 }
 
-/// Parses the table of delays between tries, based on `backoff`; `false` disables them.
+/// Parses the delays between tries: a table, which inherits missing keys from `backoff`, or `false`, for which it returns `None`.
+/// Adds invalid keys of the table to `wrong`; the error is about the whole value.
 fn backoff(
     value: &Spanned<DeValue<'_>>,
     mut backoff: Backoff,
@@ -237,8 +239,8 @@ fn backoff(
     Ok(Some(backoff))
 }
 
-/// Checks `retry = "claim-ttl"`, which means the same as `backoff = false`: as in MediaWiki, a failed job is tried again when its
-/// claim would have ended.
+/// Checks that the value of `retry` is `"claim-ttl"`, which means the same as `backoff = false`: as in MediaWiki, a failed job is
+/// tried again when its claim would have ended.
 fn retry(table: &DeTable<'_>) -> Result<(), String> {
     if table.contains_key("backoff") {
         return Err("cannot be combined with backoff".to_owned());
@@ -265,7 +267,7 @@ pub(crate) fn rate_of(text: &str) -> Result<u32, String> {
         .ok_or_else(|| RATE.to_owned())
 }
 
-/// Parses a number with at most three decimals, and returns thousandths.
+/// Parses a number with at most three decimals, and returns thousandths. Returns `None` for anything else.
 fn thousandths(value: &DeValue<'_>) -> Option<u32> {
     let whole = value.as_integer().filter(|number| number.radix() == 10);
     let text = match whole {
@@ -333,7 +335,7 @@ pub(crate) fn types_table(types: &[Map<String, Value>]) -> String {
     table::columns(&heads, rows)
 }
 
-/// Formats a setting as in the file; `-` if it is missing or no limit.
+/// Formats the value of a setting; `-` if it is missing, or means no limit.
 fn cell(key: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
@@ -350,7 +352,7 @@ fn cell(key: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Formats a span as in the file.
+/// Formats a span as the file accepts it, in the largest unit that divides it.
 pub(super) fn span_words(ms: u64) -> String {
     let units = [
         (86_400_000, "d"),
@@ -367,7 +369,7 @@ pub(super) fn span_words(ms: u64) -> String {
     )
 }
 
-/// Formats the delays between tries.
+/// Formats the delays between tries, as in `1s x2 to 1h, +-0.1`.
 fn backoff_words(backoff: &Map<String, Value>) -> String {
     let of = |key: &str| backoff.get(key).unwrap_or(&Value::Null);
     let [first, max] =

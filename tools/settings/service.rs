@@ -1,6 +1,6 @@
 //! The tables `[services.NAME]` of the configuration file: programs that are kept running as long as the file has them.
 //!
-//! Relative paths are relative to the directory of the file. Other code runs the services.
+//! Relative paths are relative to the directory of the file. Nothing is started here: `src/actors/process/service/` runs services.
 
 use crate::process::signal;
 use crate::settings::layer::{Problem, Source, unknown_key};
@@ -46,7 +46,8 @@ const OUTPUT_KEYS: &str = "max, keep";
 /// The keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, max";
 
-/// Reads the tables of a file; `source` converts a byte offset to a source.
+/// Reads the tables of a file, and returns the services with the problems found: no services if there is any problem. `source`
+/// converts a byte offset in the file to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     file: &Path,
@@ -99,7 +100,7 @@ pub(super) fn base(file: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Returns a service with default values.
+/// Returns a service with default values, whose command runs in `base`.
 pub(super) fn plain(name: &str, base: &Path) -> Definition {
     Definition {
         name: name.to_owned(),
@@ -123,7 +124,7 @@ fn read(table: &DeTable<'_>, base: &Path, to: &mut Definition) -> Vec<(usize, St
     wrong
 }
 
-/// Reads one key.
+/// Reads one key into a definition. The error is a message without the key.
 pub(super) fn one(
     key: &str,
     value: &DeValue<'_>,
@@ -203,7 +204,7 @@ pub(super) fn words(value: &DeValue<'_>) -> Result<Vec<String>, String> {
     list.ok_or_else(|| format!("expected a list of strings, found {}", value.type_str()))
 }
 
-/// Parses seconds, or a number with a unit, and returns milliseconds.
+/// Parses seconds, or a number with a unit, and returns milliseconds. The error is a message.
 pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
     let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\"".to_owned();
     if value.is_integer() {
@@ -216,12 +217,12 @@ pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
     milliseconds(text).map_err(|_| expected())
 }
 
-/// Parses a span of at most some weeks, and returns milliseconds.
+/// Parses a span, and returns milliseconds. Fails if they do not fit into 32 bits (49 days).
 fn milliseconds_of(value: &DeValue<'_>) -> Result<u32, String> {
     u32::try_from(span(value)?).map_err(|_| "expected a shorter span".to_owned())
 }
 
-/// Parses a user or group: a name, or a number.
+/// Parses a user or group: a name, or a number, which is returned as text.
 fn account(value: &DeValue<'_>) -> Result<String, String> {
     match number::<u32>(value) {
         Ok(number) => Ok(number.to_string()),
@@ -238,7 +239,7 @@ fn ready(word: &str) -> Result<Ready, String> {
     }
 }
 
-/// Parses resource limits by the names of `ulimit -a`: one value, or a soft and a hard one.
+/// Parses resource limits by the names that prlimit(1) uses: one value for each, or a soft and a hard limit.
 fn limits(value: &DeValue<'_>) -> Result<Vec<(u32, u64, u64)>, String> {
     let names = || LIMITS.map(|(name, _)| name).join(", ");
     let DeValue::Table(table) = value else {
@@ -277,7 +278,7 @@ fn policy(word: &str) -> Result<Policy, String> {
     found.ok_or_else(|| format!("{word:?}: expected always, on-failure or never"))
 }
 
-/// Parses the number of restarts after which a service fails; `false` for no limit.
+/// Parses the maximum number of restarts within `period`, beyond which a service has failed; `false` for no limit.
 fn intensity(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
     if value.as_bool() == Some(false) {
         to.intensity = None;
@@ -326,7 +327,7 @@ fn backoff(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses names and values. Values of secrets must be in `env_file`, which is read at each launch.
+/// Parses environment variables. Refuses secrets: their values must be in `env_file`, which is read at each launch.
 fn variables(value: &DeValue<'_>) -> Result<Vec<(String, Bytes)>, String> {
     let DeValue::Table(table) = value else {
         return Err("expected a table of names and values".to_owned());

@@ -1,5 +1,5 @@
-//! The table `[tasks]` of the configuration file: defaults for tasks, the number of tasks of a group in progress at a time, and how
-//! long ended tasks are kept.
+//! The table `[tasks]` of the configuration file: defaults for tasks, how many tasks of a group may be in progress at a time, how
+//! long ended tasks are kept, when a server is considered lost, and whether faults may be injected.
 
 use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::queue::span_words;
@@ -28,7 +28,7 @@ pub(crate) struct Table {
     allow_fault_injection: Option<bool>,
 }
 
-/// Reads the table; `source` converts a byte offset to a source.
+/// Reads the table, and returns it with the problems found; `source` converts a byte offset in the file to a source.
 pub(crate) fn table(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -82,7 +82,7 @@ fn bounded(value: &DeValue<'_>, max: u64) -> Result<u64, String> {
     }
 }
 
-/// Applies the table.
+/// Applies the table to the node's configuration.
 pub(crate) fn settle(table: &Table, node: &mut Config) {
     node.allow_fault_injection = table.allow_fault_injection.unwrap_or(false);
     let rules = &mut node.rules.dispatch;
@@ -117,7 +117,7 @@ pub(crate) fn document(node: &Config) -> Value {
     })
 }
 
-/// Formats the rules in force as in the file.
+/// Formats the rules in force on one line, with the keys of the file.
 pub(crate) fn words(node: &Config) -> String {
     let Rules {
         terms,

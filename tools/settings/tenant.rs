@@ -8,10 +8,10 @@ use sexton::actors::queue::{QueueName, TenantRules};
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
-/// The tenants that have a table.
+/// The rules of each tenant that has a table, by name.
 pub(crate) type Tenants = BTreeMap<String, TenantRules>;
 
-/// Reads the tables; `source` converts a byte offset to a source.
+/// Reads the tables, and returns the tenants with the problems found; `source` converts a byte offset in the file to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -61,7 +61,7 @@ fn read(table: &DeTable<'_>, rules: &mut TenantRules, mut wrong: impl FnMut(usiz
     }
 }
 
-/// Formats the rules of all tenants with a table as JSON.
+/// Returns the rules of each tenant that has a table, as JSON.
 pub(crate) fn document(tenants: &Tenants) -> Value {
     let each = tenants.iter();
     Value::Object(each.map(|(name, of)| (name.clone(), json!(of))).collect())

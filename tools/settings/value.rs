@@ -3,13 +3,13 @@
 use std::str::FromStr;
 use toml::de::DeValue;
 
-/// Parses a boolean.
+/// Parses a boolean. The error is a message.
 pub(super) fn switch(value: &DeValue<'_>) -> Result<bool, String> {
     let found = || format!("expected true or false, found {}", value.type_str());
     value.as_bool().ok_or_else(found)
 }
 
-/// Parses a whole number without a sign.
+/// Parses a whole number of at least 0 in decimal digits. The error is a message.
 pub(super) fn number<T: FromStr>(value: &DeValue<'_>) -> Result<T, String> {
     let whole = value.as_integer().filter(|number| number.radix() == 10);
     let whole = whole.and_then(|number| number.as_str().parse().ok());

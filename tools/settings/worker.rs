@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// The keys that only workers have.
+/// The keys that services do not have, or that mean something else there.
 const KEYS: &str = "types, command, tenant, any_ready, procs, throttle, lines, timeout, memory, output_max, keep_result";
 
 /// The keys that mean the same as for a service.
@@ -30,19 +30,19 @@ const SHARED: [&str; 9] = [
     "grace",
 ];
 
-/// How long jobs may take to end when a worker is stopped, in milliseconds.
+/// The default time that jobs get to end when their worker is stopped, in milliseconds.
 const GRACE_MS: u32 = 60_000;
 
-/// How long a worker may take to give back the jobs it killed, in milliseconds.
+/// The time that a worker gets to give back its jobs after it has killed their commands, in milliseconds.
 const LAST_WORDS_MS: u32 = 10_000;
 
 /// SIGURG: `sexton work` claims no more jobs, and its commands, which also get the signal, ignore it by default.
 const STOP_SIGNAL: u8 = 23;
 
-/// The maximum number of commands at a time.
+/// The maximum number of commands that a worker runs at a time.
 const PROCS_MAX: u16 = 1000;
 
-/// The values of a table that services do not have.
+/// The values of the keys in [`KEYS`].
 #[derive(Default)]
 struct Worker {
     types: Vec<String>,
@@ -52,7 +52,8 @@ struct Worker {
     flags: Vec<String>,
 }
 
-/// Reads the tables of a file as services, each with its offset; `source` converts an offset to a source.
+/// Reads the tables of a file, and returns them as services, each with its byte offset, and the problems found: no services if
+/// there is any problem. `source` converts an offset to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     file: &Path,
@@ -86,7 +87,7 @@ pub(crate) fn tables(
     (definitions, problems)
 }
 
-/// Returns conflicts between workers and services, each at the worker's table.
+/// Returns the problems that the workers have as services, such as a dependency that no table defines, each at the worker's table.
 pub(crate) fn problems(
     services: &[Definition],
     workers: &[(usize, Definition)],
@@ -141,7 +142,7 @@ fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    // `sexton work` kills the commands that still run when the grace period is over, and then needs a moment to report that.
+    // At the end of the grace period, `sexton work` kills the commands that still run, and then needs time to report that.
     let grace = definition.spec.grace_ms;
     worker.flag("--finish-within", &format!("{grace}ms"));
     definition.spec.grace_ms = grace.saturating_add(LAST_WORDS_MS).min(Spec::GRACE_MS_MAX);
@@ -204,7 +205,7 @@ impl Worker {
         self.flags.push(format!("{flag}={value}"));
     }
 
-    /// Returns the command of the service.
+    /// Returns the command of the service: `sexton work` with the flags of this worker.
     fn argv(self) -> Vec<Bytes> {
         let own = std::env::current_exe().unwrap_or_else(|_| "sexton".into());
         let own = Bytes::new(own.as_os_str().as_bytes());
@@ -220,7 +221,7 @@ impl Worker {
     }
 }
 
-/// Parses a number of bytes, or a size with a unit.
+/// Parses a number of bytes, or a size with a unit, and returns bytes. The error is a message.
 fn size(value: &DeValue<'_>) -> Result<u64, String> {
     match number(value) {
         Ok(count) => Ok(count),

@@ -47,8 +47,8 @@ Points of --inject, where the first attempt fails:
   within-cleanup         the cleanup dies before it begins
   after-cleanup          the cleanup has ended, but its status is lost
   before-thread-cleanup (1)
-                         the coordinator's actor panics before it handles the
-                         end
+                         the coordinator's actor for tasks panics before it
+                         handles the end
   within-thread-cleanup (1)
                          the same actor panics while it frees the thread
   after-thread-cleanup (1)
@@ -199,7 +199,8 @@ impl Add {
         }
     }
 
-    /// Returns the command, wrapped to fail if a fault is to be injected.
+    /// Returns the command, wrapped so that it fails if `--inject` requests that. Fails if the fault needs a cleanup and there is
+    /// none.
     fn command(&self) -> Result<Vec<OsString>, Failure> {
         let Some(injection) = self.inject else {
             return Ok(self.command.clone());
@@ -223,7 +224,8 @@ impl Add {
         Ok(launch)
     }
 
-    /// Makes the path of the file of variables absolute, since the coordinator has another working directory.
+    /// Returns the path of `--env-file`, if it was given, as an absolute path, since the coordinator has another working directory.
+    /// Fails if the path is not UTF-8.
     fn env_file(&self) -> Result<Option<String>, Failure> {
         let Some(file) = &self.env_file else {
             return Ok(None);

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
 
-/// The number of tasks per request.
+/// The maximum number of tasks to request at a time.
 const PAGE: u64 = 1000;
 
 /// Run tasks on servers in bursts, and recover tasks that die
@@ -204,7 +204,7 @@ Examples:
     },
 }
 
-/// Names a task.
+/// Selects a task.
 #[derive(Args)]
 struct TaskSelector {
     /// The task's id
@@ -249,7 +249,7 @@ impl Status {
         value.map_or_else(String::new, |it| it.get_name().to_owned())
     }
 
-    /// Returns the run status to request, and the exit that the task must have had, if any.
+    /// Returns the run status to request, and the exit status that a task in the answer must have, if only some of them match.
     fn asked(self) -> (String, Option<String>) {
         match self {
             Self::NotReady
@@ -331,13 +331,13 @@ impl Task {
             | Action::Heartbeat
             | Action::Done { .. }
             | Action::Wait { .. }
-            | Action::Fail { .. } => unreachable!("handled before"),
+            | Action::Fail { .. } => unreachable!("actions within a task are performed above"),
         }
     }
 }
 
 impl Action {
-    /// Sends the report, if this action is a report from within a task.
+    /// Performs the action if it is one that runs within a task, with the socket in its environment; `None` for all others.
     fn says(&self) -> Option<Result<(), Failure>> {
         let report = match self {
             Self::Inject(inject) => return Some(inject.run()),
@@ -387,7 +387,7 @@ impl ClientOptions {
         let (mut tasks, mut next) = (Vec::new(), None::<u64>);
         loop {
             let left = limit - tasks.len() as u64;
-            // A list that is filtered here is read in whole pages.
+            // If the answer is filtered below, its size is unrelated to the number of tasks left to find.
             let page = if exit.is_some() { PAGE } else { left.min(PAGE) };
             asked.insert("limit".to_owned(), page.to_string().into());
             if let Some(next) = next {

@@ -15,7 +15,7 @@ const PROCESSES_MAX: usize = 1000;
 /// The resources of an attempt. Those that the caller may not read are omitted.
 #[derive(Default)]
 pub(super) struct Held {
-    /// The keys of its locks, with the token of each.
+    /// The keys of its locks, each with its token, or with its position in line if the attempt still waits for it.
     pub(super) locks: Vec<String>,
     /// Its server, and how many of the server's threads are in use.
     pub(super) thread: Option<String>,
@@ -37,7 +37,7 @@ impl Held {
         }
     }
 
-    /// Returns lines for server and locks, each with its name.
+    /// Returns thread and locks as pairs of a label and a description.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let thread = self.thread.iter().map(|it| ("thread", it.clone()));
         let locks = self.locks.iter().map(|it| ("lock", it.clone()));

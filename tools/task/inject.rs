@@ -1,4 +1,4 @@
-//! Fault injection: `sexton task add --inject POINT[:KIND]`. The points are those of Wip; `docs/tasks.md` describes each.
+//! Fault injection: `sexton task add --inject POINT[:KIND]`. The points are those of Acquia's Wip; `docs/tasks.md` describes each.
 //!
 //! This program causes the faults of a command: the command is launched through `sexton task inject`, which fails in the first
 //! attempt and executes the command in all others. The coordinator causes its own faults, if its configuration allows that.
@@ -16,10 +16,10 @@ use std::str::FromStr;
 /// The variable with the number of an attempt.
 const ATTEMPT: &str = "SEXTON_TASK_ATTEMPT";
 
-/// The maximum memory that the fault `memory` may map, in bytes.
+/// The limit on the address space of a process that fails by `memory`, in bytes.
 const MEMORY_BYTES: u64 = 1 << 20;
 
-/// The number of bytes to allocate at a time.
+/// The number of bytes that such a process allocates at a time.
 const PIECE_BYTES: usize = 1 << 24;
 
 /// The point at which an attempt fails.
@@ -43,7 +43,7 @@ pub(super) enum Point {
     DropSignal,
 }
 
-/// The process that causes a fault.
+/// What causes a fault: the coordinator, or the process of the task's command or cleanup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
     Coordinator,
@@ -72,7 +72,7 @@ impl Point {
         }
     }
 
-    /// Returns whether this point is in the cleanup.
+    /// Returns whether this point is before, in or after the cleanup.
     const fn is_of_cleanup(self) -> bool {
         matches!(
             self,
@@ -95,9 +95,9 @@ enum Kind {
 }
 
 impl Kind {
-    /// Makes this process fail in this way.
+    /// Makes this process fail in this way. Returns only for `Exit` and `Exit0`.
     fn fail(self) -> Result<(), Failure> {
-        // An injected fault should not leave a core dump.
+        // An injected fault should not leave a core dump. A process may always lower its limits to 0.
         let none = Rlimit {
             current: Some(0),
             maximum: Some(0),
@@ -119,6 +119,7 @@ impl Kind {
                     current: Some(MEMORY_BYTES),
                     maximum: Some(MEMORY_BYTES),
                 };
+                // Fails only if the limit is already lower.
                 let _ = setrlimit(Resource::As, limit);
                 let mut all: Vec<Vec<u8>> = Vec::new();
                 loop {
@@ -130,13 +131,13 @@ impl Kind {
 
     fn signal_for_ever(signal: Signal) -> ! {
         loop {
-            // Signalling this very process cannot fail.
+            // A process can always signal itself.
             let _ = kill_process(getpid(), signal);
         }
     }
 }
 
-/// The point and the way in which the first attempt of a task fails.
+/// The fault of a task's first attempt: the point, and the kind if one was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Injection {
     point: Point,
@@ -181,7 +182,7 @@ impl Injection {
         }
     }
 
-    /// Returns the fault to request from the coordinator, if the coordinator causes it.
+    /// Returns the fault as the coordinator names it; `None` if the command or the cleanup causes it.
     pub(super) fn asked(self) -> Option<String> {
         (self.point.maker() == Maker::Coordinator).then(|| self.words())
     }
@@ -197,12 +198,12 @@ impl Injection {
         Ok(())
     }
 
-    /// Wraps the command of a task so that it fails, if the command causes this fault.
+    /// Returns the command of a task, wrapped in `sexton task inject` if the command causes this fault.
     pub(super) fn of_command(self, command: &[OsString]) -> Result<Vec<OsString>, Failure> {
         self.wrapped(Maker::Command, command)
     }
 
-    /// Wraps the cleanup of a task so that it fails, if the cleanup causes this fault.
+    /// Returns the cleanup of a task, wrapped in `sexton task inject` if the cleanup causes this fault.
     pub(super) fn of_cleanup(self, cleanup: &[OsString]) -> Result<Vec<OsString>, Failure> {
         self.wrapped(Maker::Cleanup, cleanup)
     }
@@ -242,12 +243,12 @@ impl Inject {
         if std::env::var_os(ATTEMPT).is_none_or(|it| it != "1") {
             return Err(failed(command.exec()));
         }
-        // When this returns, the program has been executed.
+        // `spawn` returns after the child has executed the program.
         let begin = |command: &mut Command| command.spawn().map_err(failed);
         let end = |mut child: Child| child.wait().map_err(failed);
         match self.injection.point {
             Point::WithinChild | Point::WithinCleanup => {}
-            // The answer shows that the attempt has everything it needs.
+            // An answer shows that socket and secret of this attempt work.
             Point::BeforeTask => drop(report::say(&json!({ "do": "saved" }))?),
             Point::WithinTask => {
                 let mut child = begin(&mut command)?;

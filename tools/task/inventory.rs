@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The maximum size of an inventory, in bytes.
 const INVENTORY_BYTES_MAX: u64 = 4 << 20;
 
-/// The interval between checks of a file.
+/// The interval at which `--watch` checks the file.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// The source of an inventory.
@@ -33,8 +33,8 @@ pub(super) struct From {
 }
 
 impl From {
-    /// Updates the servers to match the inventory; with `check`, only prints what would change. Exits with 1 if anything had to
-    /// change, as `wipctl server` does, so that a script can detect it.
+    /// Updates the servers to match the inventory; with `check`, only prints what would change. Fails with exit status 1 if any
+    /// server differs, so that a script can detect it; `wipctl server` of Acquia's Wip does the same.
     pub(super) fn compare(&self, asking: &ClientOptions, check: bool) -> Result<(), Failure> {
         match self.update(asking, check)? {
             0 => Ok(()),
@@ -42,10 +42,11 @@ impl From {
         }
     }
 
-    /// Updates the servers now and whenever the file was replaced or written, until the process is ended.
+    /// Updates the servers now, and again whenever the file has been replaced or written to. Returns only if the source is not a
+    /// file.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a file on a remote file system sends no event when it is written"
+        reason = "a file on a remote file system causes no event when it is written"
     )]
     pub(super) fn watch(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let file = self.from.clone().unwrap_or_default();
@@ -108,7 +109,7 @@ impl From {
             return Err(failed(&"it is larger than 4 MiB"));
         }
         let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        // Either a list, or an object with the list as a member.
+        // Either a list, or an object with the list as its member `hosts`.
         match found {
             Value::Array(_) => Ok(found),
             Value::Object(mut object) if object.contains_key("hosts") => {
@@ -162,7 +163,7 @@ fn is_url(text: &str) -> bool {
     ["http://", "https://"].iter().any(begins)
 }
 
-/// Reads at most one byte more than an inventory may have.
+/// Reads at most one byte more than an inventory may have, so that the caller can detect one that is too large.
 fn read(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
     from.take(INVENTORY_BYTES_MAX + 1)
@@ -170,7 +171,7 @@ fn read(from: impl Read) -> io::Result<String> {
     Ok(text)
 }
 
-/// Returns the standard output of a command. Fails if the command does.
+/// Returns the standard output of a command. Fails if its exit status is not 0.
 fn printed(command: &mut Command) -> io::Result<String> {
     let mut child = command
         .stdin(Stdio::null())

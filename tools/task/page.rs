@@ -37,7 +37,7 @@ fn state(task: &Value) -> String {
     }
 }
 
-/// Describes why a task does not run, or how it ended.
+/// Describes why a task does not run, or how it ended; `-` if there is nothing to describe.
 fn why(task: &Value) -> String {
     if let Some(wake) = at(task, "/wake_at") {
         let left = wake.saturating_sub(number(task, "/now"));
@@ -112,7 +112,7 @@ pub(super) fn list(tasks: &[Value]) -> String {
     table(heads, rows)
 }
 
-/// Formats a task in an overview: its id and name, its state, its group, and since when it runs or why it does not.
+/// Formats a task as a row of an overview: id and name, state, group, and how long it has been running or why it does not run.
 pub(crate) fn stirring(task: &Value) -> [String; 4] {
     let name = shown(task, "name");
     let named = !matches!(name.as_str(), "" | "-");
@@ -127,7 +127,7 @@ pub(crate) fn stirring(task: &Value) -> [String; 4] {
     ]
 }
 
-/// Formats a task with its attempts, and with what the attempt in progress holds.
+/// Formats a task with its attempts and the resources of the attempt in progress.
 pub(super) fn whole(task: &Value, held: &Held) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {

@@ -1,7 +1,7 @@
 //! Reports of a task's command on its own burst: `sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail`.
 //!
-//! Uses the socket and the secret in the environment; see `docs/tasks.md`, "Reports". Each attempt has its own secret, so a
-//! process of an earlier attempt can change nothing.
+//! The environment of the command has the path of the socket and the secret to use; see `docs/tasks.md`, "Reports". Each attempt
+//! has its own secret, so a process of an earlier attempt can change nothing.
 
 use crate::job::exchange;
 use crate::report::{Failure, print_bytes};
@@ -22,7 +22,7 @@ const ABSENT: Duration = Duration::from_secs(30);
 /// The maximum number of bytes read to be saved. The coordinator's own limit is lower.
 const READ_MAX: u64 = 1 << 20;
 
-/// Sends a report and returns the answer.
+/// Sends a report and returns the answer. Fails if the coordinator refuses the report or does not answer.
 pub(super) fn say(report: &Value) -> Result<Value, Failure> {
     let variable = |name| std::env::var_os(name).and_then(|it| it.into_string().ok());
     let (Some(address), Some(secret)) = (variable(ADDRESS), variable(Task::SECRET)) else {
@@ -45,7 +45,7 @@ pub(super) fn say(report: &Value) -> Result<Value, Failure> {
     }
 }
 
-/// Saves the text, or standard input.
+/// Sends the state to save: the text, or standard input if there is none.
 pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
     let body = match text {
         Some(text) => text.into_bytes(),
@@ -68,7 +68,7 @@ pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
     say(&report).map(drop)
 }
 
-/// Prints what was saved last, unchanged. Exits with 1 if nothing was saved.
+/// Prints what was saved last, unchanged. Fails with exit status 1 if nothing was saved.
 pub(super) fn saved() -> Result<(), Failure> {
     let said = say(&json!({ "do": "saved" }))?;
     let text = said.pointer("/body").and_then(Value::as_str);
@@ -80,9 +80,9 @@ pub(super) fn saved() -> Result<(), Failure> {
     }
 }
 
-/// Sends a request, and repeats it while the coordinator cannot be reached or was killed before it answered, in which case it is
-/// unknown whether it received the report. Repeating a report is harmless: saving twice stores the same state, with a revision
-/// that is higher by two.
+/// Sends a request, and repeats it for up to [`ABSENT`] while the coordinator cannot be reached or closes the connection without
+/// an answer. It may then have received the report already, but repeating one is harmless: saving twice stores the same state,
+/// with a revision that is higher by two.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {

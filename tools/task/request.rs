@@ -25,7 +25,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The maximum wait of one request, in seconds.
+/// The maximum time that one request may wait, in seconds.
 pub(super) const WAIT_MAX: u64 = 3600;
 
 /// The coordinator that receives the requests, and the format of the output.
@@ -61,12 +61,12 @@ impl ClientOptions {
         self.tell(said, |_| String::new())
     }
 
-    /// Waits until a task has ended or the wait times out, and returns its state.
+    /// Waits until a task has ended, for at most `wait` seconds, and returns its state.
     pub(super) fn over(&self, id: u64, wait: u64) -> Result<Value, Failure> {
         self.act("tasks/wait", client::fields([("id", id.into())]), wait)
     }
 
-    /// Prints a task after a wait, and fails unless it completed.
+    /// Prints a task after a wait, and fails unless it completed, with or without a warning.
     pub(super) fn ended(&self, task: &Value) -> Result<(), Failure> {
         self.tell(task, super::page::line)?;
         match task.pointer("/exit").and_then(Value::as_str) {
@@ -75,7 +75,7 @@ impl ClientOptions {
                 Err(Failure::found("timed out waiting: the task has not ended")
                     .help("`sexton task show ID` shows its state"))
             }
-            // The line above is the message.
+            // The line printed above gives the reason.
             _ => Err(Failure::of_command(1, "")),
         }
     }

@@ -100,7 +100,7 @@ enum Action {
     Announce,
 }
 
-/// Names a server.
+/// Selects a server.
 #[derive(Args)]
 struct ServerSelector {
     /// The server
@@ -134,7 +134,7 @@ struct Ssh {
 }
 
 impl Ssh {
-    /// Returns the fields for a request; `None` for this machine.
+    /// Returns the fields for a request; `None` without `--ssh`, which means this machine.
     fn fields(&self) -> Option<Value> {
         let mut ssh = json!({ "to": self.to.as_ref()? });
         let config = self.config.as_ref().map(|it| it.to_string_lossy());
@@ -195,11 +195,11 @@ impl Server {
     }
 }
 
-/// The advice if no command is configured to look servers up.
+/// The advice if the lease `server-refresh` does not exist.
 const NO_REFRESH: &str =
     "`sexton lease set server-refresh command -- sexton server update --from INVENTORY` sets it up";
 
-/// Describes when the servers will be looked up.
+/// Returns the message about when the servers will be looked up, for the `turn` in the answer.
 fn announced(turn: &str) -> &'static str {
     match turn {
         "current" => "the servers are being looked up now\n",

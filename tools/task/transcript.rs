@@ -6,7 +6,8 @@ use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
 
-/// Formats the history; with `dispatch`, includes the dispatcher's inputs and what the attempt in progress holds.
+/// Formats the history, and the resources of the attempt in progress. With `dispatch`, includes why each server was chosen, and how
+/// long each attempt waited.
 pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
     let name = words(story, "/name");
     let name = match name.as_str() {

@@ -11,13 +11,14 @@ pub(crate) struct Series {
     pub(crate) name: &'static str,
     /// Charts with the highest rank are dropped first on a small screen.
     pub(crate) rank: u8,
-    /// The part of the status that must be present.
+    /// The path of an object in the status; if the status does not have it, the chart is left out.
     pub(crate) of: &'static str,
+    /// Returns the value of a sample, if it is known.
     pub(crate) value: fn(&Point) -> Option<u64>,
     pub(crate) words: fn(u64) -> String,
 }
 
-/// The load: requests, and jobs waiting.
+/// The charts of the load: requests, jobs, and locks.
 pub(crate) const WORK: [Series; 7] = [
     Series {
         name: "lockserver/s",
@@ -70,7 +71,7 @@ pub(crate) const WORK: [Series; 7] = [
     },
 ];
 
-/// The coordinator's own activity.
+/// The charts of the coordinator's internals: entries, journal and open commands.
 pub(crate) const INTERNALS: [Series; 4] = [
     Series {
         name: "entries/s",
@@ -102,14 +103,14 @@ pub(crate) const INTERNALS: [Series; 4] = [
     },
 ];
 
-/// The newest samples, grouped into columns.
+/// The latest samples, grouped into columns.
 pub(crate) struct Window<'a> {
     columns: Vec<Vec<&'a Point>>,
 }
 
 impl<'a> Window<'a> {
-    /// Groups `points` into `width` columns. `taken`, the number of all samples so far, keeps samples in the same group as time
-    /// passes.
+    /// Groups `points` into at most `width` columns. `taken` is the number of all samples so far, including those no longer kept:
+    /// with it, two samples in the same column stay in the same column as more samples arrive.
     pub(crate) fn new(points: impl Iterator<Item = &'a Point>, taken: usize, width: usize) -> Self {
         let points: Vec<&Point> = points.collect();
         let share = SAMPLES_MIN.div_ceil(width.max(1));
@@ -125,7 +126,7 @@ impl<'a> Window<'a> {
         Self { columns }
     }
 
-    /// Returns the time from the oldest to the newest sample, in milliseconds.
+    /// Returns the time from the first to the last sample in view, in milliseconds.
     pub(crate) fn ms(&self) -> u64 {
         let first = self.columns.first().and_then(|column| column.first());
         let last = self.columns.last().and_then(|column| column.last());
@@ -135,12 +136,12 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns the highest value in view.
+    /// Returns the highest value in view; `None` if no value is known.
     pub(crate) fn peak(&self, series: &Series) -> Option<u64> {
         self.values(series).flatten().max()
     }
 
-    /// Draws the highest value of each column, relative to the peak. Unknown values are left blank.
+    /// Draws a bar for each column: its highest value, relative to the peak. Columns without a known value are left blank.
     pub(crate) fn bars(&self, series: &Series, unicode: bool) -> String {
         let peak = self.peak(series).unwrap_or(0);
         let bar = |value| bar(value, peak, unicode);
@@ -158,7 +159,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Draws a bar of eight heights; zero is distinct from very little.
+/// Returns a bar of one of eight heights. Zero has a character of its own, so it differs from a small value.
 fn bar(value: Option<u64>, peak: u64, unicode: bool) -> char {
     let heights = if unicode {
         "▁▂▃▄▅▆▇█"

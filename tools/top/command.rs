@@ -89,7 +89,7 @@ fn twice(screen: &mut Screen, asker: &Poller) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a line for each sample from the second on; the first has no rates.
+/// Prints a line for each sample except the first status, which has no rates. With `once`, prints only the second sample.
 fn lines(mut screen: Screen, asker: &Poller, once: bool) -> Result<(), Failure> {
     if once {
         twice(&mut screen, asker)?;
@@ -115,10 +115,10 @@ fn frame(screen: &mut Screen) -> String {
     screen.abilities = plain;
     let (width, height) = PRINTED;
     let mut terminal =
-        Terminal::new(TestBackend::new(width, height)).expect("a buffer cannot fail");
+        Terminal::new(TestBackend::new(width, height)).expect("drawing to memory cannot fail");
     let drawn = terminal
         .draw(|frame| view::draw(frame, screen))
-        .expect("a buffer cannot fail");
+        .expect("drawing to memory cannot fail");
     let text = text(drawn.buffer);
     let (page, _keys) = text.rsplit_once('\n').unwrap_or((&text, ""));
     format!("{}\n", page.trim_end())

@@ -64,7 +64,7 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
         note(
             2,
             false,
-            "draining: new locks and jobs are refused until the end".to_owned(),
+            "draining: new locks and jobs are refused until a restart".to_owned(),
         );
     }
     if at("/snapshots/last_failure") != "-" {
@@ -74,36 +74,32 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     for actor in actors_of(status) {
         let (name, items) = (words(actor, "/name"), list(actor, "/quarantined").len());
         if items > 0 {
-            let words = format!("{name}: {items} quarantined, time no longer acts on them (tab)");
+            let words = format!("{name}: {items} quarantined, deadlines ignored (tab)");
             note(3, true, words);
         }
     }
     if let Some(succession) = &watched.succession {
         let (at, before) = (moment(succession.at), succession.before);
-        note(
-            9,
-            false,
-            format!("another process since {at}; {before} before"),
-        );
+        note(9, false, format!("process {before} was replaced at {at}"));
     }
     if at("/recovered/cut") != "-" {
         note(
             9,
             false,
-            format!("cut at the start: {}", at("/recovered/cut")),
+            format!("cut at startup: {}", at("/recovered/cut")),
         );
     }
     for mended in list(status, "/recovered/mended") {
         note(
             9,
             false,
-            format!("mended at the start: {}", words(mended, "")),
+            format!("mended at startup: {}", words(mended, "")),
         );
     }
     notes
 }
 
-/// Formats a figure with its parts, on as many lines as needed.
+/// Formats a heading and the parts after it, on as many lines as needed.
 fn part(rank: u8, name: &str, parts: &[String], width: usize) -> Vec<Row> {
     let lines = flowed(parts, "   ", width.saturating_sub(NAME));
     let row = |(place, line): (usize, String)| {
@@ -122,7 +118,7 @@ fn is_there(status: &Value, path: &str) -> bool {
     status.pointer(path).is_some_and(|value| !value.is_null())
 }
 
-/// Formats the totals of all jobs.
+/// Formats the totals over all queues; returns no rows if the status does not have them.
 pub(crate) fn jobs(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     if !is_there(status, "/queues") {
         return Vec::new();
@@ -191,7 +187,7 @@ pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<
     rows
 }
 
-/// Formats the phases of jobs without a history, beginning with those that show whether jobs are being processed.
+/// Formats the counts of jobs for which there is no chart, beginning with those that show whether jobs are being processed.
 fn phases(watched: &Watched, status: &Value) -> Vec<String> {
     let phase = |name: &str| counted(name, status, &format!("/queues/jobs/{name}"));
     let mut parts = vec![
@@ -218,7 +214,7 @@ fn connections(status: &Value) -> Vec<String> {
             continue;
         }
         let mut words = counted(listener, status, &path("/active"));
-        // The HTTP listener has no hosts list.
+        // The HTTP listener has no list of hosts, so this count is missing there and reads as 0.
         let (hosts, busy) = (
             count(&path("/rejected_hosts")),
             count(&path("/rejected_busy")),
@@ -249,7 +245,7 @@ fn checkpoints(status: &Value) -> Vec<String> {
         let took = grouped(count("last/ms"));
         parts.push(format!("{took} ms, {}", bytes(count("last/file_bytes"))));
     } else {
-        parts.push("none since the start".to_owned());
+        parts.push("none since startup".to_owned());
     }
     parts.push(format!("taken {}", grouped(count("taken"))));
     if count("failed") > 0 {
@@ -295,7 +291,7 @@ pub(crate) fn table(watched: &Watched) -> Vec<Row> {
     rows
 }
 
-/// Formats the actors in detail: their panics, newest first, and quarantined items.
+/// Formats the actors in detail: their quarantined items, and their panics, the last one first.
 pub(crate) fn actors(watched: &Watched, width: usize) -> Vec<Line<'static>> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -318,7 +314,7 @@ pub(crate) fn actors(watched: &Watched, width: usize) -> Vec<Line<'static>> {
         let mut all: Vec<String> = quarantined.collect();
         all.extend(causes.map(|it| happened(it, status)));
         if all.is_empty() {
-            all.push("no panic since the start".to_owned());
+            all.push("no panic since startup".to_owned());
         }
         for words in all {
             for (place, line) in folded(&words, width.saturating_sub(4)).iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The live processes as of the last answer: each below its parent, with the resource usage of those in view.
+//! The services and live processes as of the last answer. Processes form trees, each below its parent.
 //!
-//! Resource usage is known only for processes that were in view when it was requested.
+//! Resource usage is known only for the processes whose lines were on the screen when it was requested.
 
 use crate::text::number;
 use crate::top::sample::list;
@@ -38,15 +38,17 @@ pub(crate) enum Standing {
 /// The resource usage of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
+    /// The coordinator's uptime when it was read.
     uptime_ms: u64,
     pub(crate) cpu_ms: u64,
     pub(crate) memory_bytes: u64,
-    /// CPU use since the previous reading, in thousandths of one processor.
+    /// CPU use since the previous reading, in thousandths of one processor; `None` if there is no such reading.
     pub(crate) share: Option<u64>,
 }
 
 impl Family {
-    /// Applies an answer that was given at this uptime; clears everything if processes were not requested.
+    /// Applies an answer about processes. `uptime_ms` is the coordinator's uptime when it answered. If `answer` is not an object,
+    /// processes were not requested, and everything is cleared.
     pub(crate) fn take(&mut self, answer: &mut Value, uptime_ms: u64) {
         if !answer.is_object() {
             *self = Self::default();
@@ -99,13 +101,13 @@ impl Usage {
     }
 }
 
-/// Returns the id of a record.
+/// Returns the id of a process's record; empty if it has none.
 pub(crate) fn id(record: &Value) -> &str {
     record.get("id").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Sorts records in tree order. A record whose parent is missing is a root. Not recursive, since a tree may be a thousand levels
-/// deep.
+/// Sorts records into tree order: each is followed by its descendants. A record whose parent is missing is a root. Not recursive,
+/// since a tree may be a thousand levels deep.
 fn tree(records: Vec<Value>) -> Vec<(Way, Value)> {
     let parent = |record: &Value| {
         let parent = record.get("parent").and_then(Value::as_str);
@@ -114,7 +116,8 @@ fn tree(records: Vec<Value>) -> Vec<(Way, Value)> {
     let there: BTreeSet<String> = records.iter().map(|it| id(it).to_owned()).collect();
     let mut below: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for record in records {
-        // Records in a cycle would never be shown, so they become roots. Records of one machine cannot form cycles.
+        // A record that names itself as its parent becomes a root, since it would never be reached otherwise. Longer cycles are not
+        // expected: a process is recorded after its parent.
         let parent = Some(parent(&record)).filter(|it| there.contains(it) && it != id(&record));
         below
             .entry(parent.unwrap_or_default())

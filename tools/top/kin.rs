@@ -9,12 +9,13 @@ use ratatui::style::Stylize as _;
 use ratatui::text::Line;
 use serde_json::Value;
 
-/// The minimum width of a name beside other columns.
+/// The minimum width of the name if there is more than one other column.
 const NAME_MIN: usize = 24;
 
-/// A line of the pane, with the process that it shows.
+/// A line of the pane.
 pub(crate) struct Row {
     pub(crate) line: Line<'static>,
+    /// The live process that the line shows, if it shows one.
     pub(crate) id: Option<String>,
 }
 
@@ -33,20 +34,20 @@ struct Column<T> {
     cell: fn(&T) -> String,
 }
 
-/// A process of a service, and the wall clock time.
+/// The record of a process of a service, and the wall-clock time in milliseconds since 1970.
 struct Instance<'a> {
     stands: &'a Value,
     now: u64,
 }
 
-/// A live process.
+/// A live process, its resource usage if that is known, and the wall-clock time in milliseconds since 1970.
 struct Member<'a> {
     record: &'a Value,
     usage: Option<&'a Usage>,
     now: u64,
 }
 
-/// Formats all lines of the pane.
+/// Formats all lines of the pane: services, then processes; a message if they are not known.
 pub(crate) fn rows(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row> {
     let words = match &family.standing {
         Standing::Unasked => Some("reading processes".to_owned()),
@@ -128,7 +129,7 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
         return vec![Row::new(cut(words, width).dim())];
     }
     let all = match family.members.len() {
-        count if family.has_more => format!("the first {count} of more"),
+        count if family.has_more => format!("more than {count} processes"),
         1 => "1 process".to_owned(),
         count => format!("{count} processes"),
     };
@@ -148,7 +149,7 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
     rows
 }
 
-/// Returns the name of a process: its service, the job it works on, or its type, and its command.
+/// Returns the name of a process: its command, after its service, the job it works on, or its type, unless that is `binary`.
 fn named(record: &Value) -> String {
     let command = command(record);
     let kind = words(record, "/type");
@@ -164,14 +165,15 @@ fn named(record: &Value) -> String {
     }
 }
 
-/// Returns the job that a command of `sexton work` was started for, from its labels.
+/// Returns the job that a command of `sexton work` was started for, from its labels; `None` for other processes.
 fn working_on(kind: &str, label: impl Fn(&str) -> Option<String>) -> Option<String> {
     let (queue, job) = (label("queue")?, label("job")?);
     let attempt = label("attempt").map_or_else(String::new, |nth| format!(", try {nth}"));
     (kind == "worker").then(|| format!("{queue} job {job}{attempt}"))
 }
 
-/// Draws the tree lines before a process. In a tree that is too deep for the screen, only the nearest ancestors are drawn.
+/// Returns the tree lines before the name of a process. In a tree that is too deep for the screen, only the nearest ancestors have
+/// one.
 fn lead(way: &Way, room: usize, unicode: bool) -> String {
     let (more, none, branch, end) = if unicode {
         ("\u{2502} ", "  ", "\u{251c} ", "\u{2514} ")
@@ -222,7 +224,7 @@ const fn column<T>(
     }
 }
 
-/// Returns the columns that fit beside a name, and the width left for the name.
+/// Returns the columns that fit together with a name, and the width left for the name.
 fn fitting<T>(mut columns: Vec<Column<T>>, width: usize) -> (Vec<Column<T>>, usize) {
     let taken = |columns: &[Column<T>]| columns.iter().map(|it| it.width).sum::<usize>();
     while columns.len() > 1 && taken(&columns) + NAME_MIN > width {

@@ -1,4 +1,4 @@
-//! Recorded screens of services and processes, and the requests they make. See `tests.rs`.
+//! Recorded screens of services and processes, and which processes are requested while they are shown. See `tests.rs`.
 
 use crate::top::command::text;
 use crate::top::family::{Family, Standing};
@@ -7,7 +7,7 @@ use crate::top::tests::{FULL, NOON, drawn, screen, status};
 use serde_json::{Value, json};
 use sexton::clock::Timestamp;
 
-/// Services with problems, and a tree with control characters in a command.
+/// Returns the part of an answer about processes: services with problems, and a tree with control characters in a command.
 fn family(second: u64) -> Value {
     let id = |number: u64| format!("0192f5e0-0000-7000-8000-{number:012}");
     let record = |number: u64, parent: Option<u64>, kind: &str, command: &[&str], labels: Value| {
@@ -48,7 +48,7 @@ fn family(second: u64) -> Value {
     })
 }
 
-/// The pane of processes, after a drawing that determined which lines are in view.
+/// Returns a screen that shows the pane of processes, after three answers.
 fn of_processes(abilities: Abilities) -> Screen {
     let mut screen = screen(abilities, []);
     assert_eq!(screen.key(Key::NextPane), ScreenRequest::Draw);
@@ -62,7 +62,7 @@ fn of_processes(abilities: Abilities) -> Screen {
     screen
 }
 
-/// Every recorded state.
+/// Returns every recorded state with its name.
 pub(super) fn states() -> Vec<(&'static str, Screen)> {
     let plain = Abilities {
         unicode: false,
@@ -93,7 +93,7 @@ fn processes_are_asked_for_while_they_are_shown_and_usage_of_those_in_view() {
     drawn(&mut screen, (80, 40));
     assert_eq!(ids(&screen).map(|ids| ids.len()), Some(7), "all have room");
     drawn(&mut screen, (80, 16));
-    let some = ids(&screen).expect("they are shown");
+    let some = ids(&screen).expect("processes are shown");
     assert!(!some.is_empty() && some.len() < 7, "{some:?}");
     let first = some.first().cloned();
     assert_eq!(
@@ -105,8 +105,11 @@ fn processes_are_asked_for_while_they_are_shown_and_usage_of_those_in_view() {
     }
     let picture = text(&drawn(&mut screen, (80, 10)));
     assert!(picture.contains("import.sh"), "{picture}");
-    let last = ids(&screen).expect("they are shown");
-    assert!(!last.contains(&first.expect("there was one")), "{last:?}");
+    let last = ids(&screen).expect("processes are shown");
+    assert!(
+        !last.contains(&first.expect("a process is in view")),
+        "{last:?}"
+    );
     for pane in [Pane::Internals, Pane::Work] {
         screen.key(Key::NextPane);
         assert_eq!(
@@ -125,13 +128,13 @@ fn what_a_process_uses_is_over_the_coordinators_own_time() {
         let usage = json!([{"id": "a", "cpu_ms": cpu_ms, "memory_bytes": 7}]);
         let mut answer = json!({"services": [], "processes": [record], "usage": usage});
         family.take(&mut answer, uptime_ms);
-        let usage = family.usage(&record_of("a")).expect("it was read");
+        let usage = family.usage(&record_of("a")).expect("the usage was read");
         (usage.share, usage.cpu_ms, usage.memory_bytes)
     };
-    assert_eq!(take(1000, 50), (None, 50, 7), "one reading is no share");
+    assert_eq!(take(1000, 50), (None, 50, 7), "one reading gives no share");
     assert_eq!(take(3000, 1050), (Some(500), 1050, 7), "half a processor");
     assert_eq!(take(3000, 1051), (None, 1051, 7), "no time has passed");
-    assert_eq!(take(4000, 2), (None, 2, 7), "the count started again");
+    assert_eq!(take(4000, 2), (None, 2, 7), "the count restarted");
     // Usage outside the view is unknown; an old value is not shown as current.
     family.take(
         &mut json!({"services": [], "processes": [record_of("a")], "usage": []}),
@@ -176,11 +179,15 @@ fn every_record_has_a_line_under_its_parent_however_deep() {
     let expected = [(0, "a"), (1, "b"), (2, "c"), (1, "d"), (2, "0"), (3, "1")];
     assert_eq!(order.get(..6), Some(&expected[..]));
     assert_eq!(order.len(), 1006);
-    assert_eq!(order.last(), Some(&(0, "s")), "its own parent is a root");
+    assert_eq!(
+        order.last(),
+        Some(&(0, "s")),
+        "s, its own parent, is a root"
+    );
     let mut screen = of_processes(FULL);
     let mut status = status(3);
     status["processes"] = json!({"services": [], "processes": records, "more": true});
     screen.watched.take(Timestamp(NOON + 3000), Ok(status));
     let picture = text(&drawn(&mut screen, (80, 30)));
-    assert!(picture.contains("the first 1006 of more"), "{picture}");
+    assert!(picture.contains("more than 1006 processes"), "{picture}");
 }

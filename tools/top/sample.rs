@@ -1,7 +1,7 @@
 //! Computes rates and histories from successive answers.
 //!
-//! A rate is the difference of two counts over the coordinator's own uptime, so a late answer does not distort it. No rate spans a
-//! restart or a silence: the gap remains visible.
+//! A rate is the difference of two counts, divided by the difference of the coordinator's uptimes, so a late answer does not distort
+//! it. No rate spans a restart or a time without answers: the charts show a gap.
 
 use crate::text::{self, number};
 use crate::top::family::Family;
@@ -38,11 +38,13 @@ pub(crate) struct Rates {
     pub(crate) commands: [Rate; COMMANDS.len()],
     /// Commands of the beanstalkd protocol, by name.
     pub(crate) beanstalk: Vec<(String, Rate)>,
-    /// Durable journal records; without a journal, records of the busiest actor.
+    /// Entries, by the highest durable sequence number; without a journal, by the highest of any actor.
     pub(crate) entries: Rate,
     /// Bytes written to the journal.
     pub(crate) bytes: Rate,
+    /// Writes to the journal.
     pub(crate) writes: Rate,
+    /// Syncs of the journal.
     pub(crate) syncs: Rate,
     /// Jobs added.
     pub(crate) jobs: Rate,
@@ -61,6 +63,7 @@ pub(crate) struct Point {
     pub(crate) contenders: Option<u64>,
     /// Jobs that can be claimed.
     pub(crate) ready: Option<u64>,
+    /// Commands that are not answered yet.
     pub(crate) open: Option<u64>,
 }
 
@@ -71,7 +74,7 @@ pub(crate) enum Contact {
     Asking,
     /// The last request was answered.
     Heard,
-    /// The coordinator does not answer, or not with a status.
+    /// The last request failed, or its answer was not a status. `since` is the time of the first such request in a row.
     Lost { since: Timestamp, silence: Silence },
 }
 
@@ -86,7 +89,9 @@ pub(crate) struct Silence {
 /// A replacement of the coordinator by another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Succession {
+    /// When the new process answered for the first time.
     pub(crate) at: Timestamp,
+    /// The PID of the previous process.
     pub(crate) before: u64,
 }
 
@@ -119,7 +124,7 @@ impl Watched {
         }
     }
 
-    /// Applies an answer: a status, or the reason why there is none. `at` is the wall clock time.
+    /// Applies an answer: a status, or the reason why there is none. `at` is the wall-clock time.
     pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, Silence>) {
         let point = match answer {
             Ok(status) => self.received(at, status),
@@ -132,7 +137,8 @@ impl Watched {
         self.taken += 1;
     }
 
-    /// Applies a status, which contains the answer of `/v1/busiest` under `busiest`.
+    /// Applies a status, in which `terminal.rs` has put the answer of `/v1/busiest` as `busiest`, and those about services and
+    /// processes as `processes`. Returns the sample.
     fn received(&mut self, at: Timestamp, mut status: Value) -> Point {
         let busiest = status.as_object_mut().and_then(|it| it.remove("busiest"));
         let family = status.as_object_mut().and_then(|it| it.remove("processes"));
@@ -151,7 +157,7 @@ impl Watched {
                 self.family = Family::default();
             }
             if is_same(before, &status) {
-                // After a silence the total is known, but not how it was spread over time.
+                // After a time without answers, the increase is known, but not how it was spread over that time.
                 let heard_before = self.contact == Contact::Heard;
                 point.rates = rates(before, &status).filter(|_| heard_before);
             } else {
@@ -188,7 +194,7 @@ impl Watched {
         self.points.back()?.rates.as_ref()
     }
 
-    /// Formats the last sample as JSON: the time, the rates and the status.
+    /// Returns the last sample as JSON: the time, the rates, the busiest items and the status.
     pub(crate) fn line(&self) -> Value {
         let at = self.points.back().map(|point| text::time(point.at));
         let lost = match &self.contact {
@@ -254,18 +260,18 @@ impl Rate {
         Self(u64::try_from(thousandths).unwrap_or(u64::MAX))
     }
 
-    /// Rounds to whole numbers per second.
+    /// Returns the rate per second, rounded to a whole number.
     pub(crate) fn whole(self) -> u64 {
         self.0.saturating_add(500) / 1000
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "the figure was rounded before")]
+    #[expect(clippy::cast_precision_loss, reason = "the rate is rounded already")]
     pub(crate) fn line(self) -> Value {
         json!(self.0 as f64 / 1000.0)
     }
 }
 
-/// Returns whether both statuses are of the same process: its counts and its uptime only grow.
+/// Returns whether both statuses are of the same process: the PID is the same, and the uptime and counts have not decreased.
 fn is_same(before: &Value, now: &Value) -> bool {
     let grows = ["/uptime_ms", "/journal/bytes", "/http/accepted"];
     number(before, "/pid") == number(now, "/pid")
@@ -317,7 +323,7 @@ fn beanstalk(status: &Value) -> impl Iterator<Item = (&String, u64)> {
     counts.map(|(name, count)| (name, count.as_u64().unwrap_or(0)))
 }
 
-/// Reads a count of the LockServer protocol, which wraps at 2^32.
+/// Reads a count of the LockServer protocol. Such counts wrap at 2^32.
 fn wrapped(status: &Value, path: &str) -> u32 {
     u32::try_from(number(status, path)).unwrap_or(0)
 }

@@ -31,7 +31,7 @@ pub(crate) enum Key {
     PageDown,
     Faster,
     Slower,
-    /// Return to the shell for a while.
+    /// Suspend the program, as Ctrl-Z usually does.
     Suspend,
 }
 
@@ -63,15 +63,16 @@ pub(crate) struct Abilities {
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
     pub(crate) abilities: Abilities,
+    /// The data directory or URL of the coordinator, shown until there is a status.
     pub(crate) data: String,
     pub(crate) watched: Watched,
     /// The data that is shown while paused; `watched` is still updated.
     pub(crate) frozen: Option<Box<Watched>>,
     pub(crate) every: Duration,
-    /// How long the answer has been overdue.
+    /// How long the next answer has been overdue; `None` if it is not, or only for a short time.
     pub(crate) overdue: Option<Duration>,
     pub(crate) pane: Pane,
-    /// The number of lines scrolled off the top. Drawing limits it.
+    /// The number of lines scrolled off the top. Drawing reduces it if it is beyond the end.
     pub(crate) scroll: usize,
     /// The processes whose lines are on the screen, as of the last drawing.
     pub(crate) in_view: Vec<String>,

@@ -12,7 +12,7 @@ use crate::top::work::{QueueRow, Work};
 use ratatui::style::Stylize as _;
 use serde_json::Value;
 
-/// The minimum width of a queue's name beside other columns.
+/// The minimum width of a queue's name if there is more than one other column.
 const NAME_MIN: usize = 14;
 
 /// A column of queues. If there is no room, the column with the highest rank is dropped first.
@@ -70,18 +70,18 @@ fn rate(row: &QueueRow, which: fn((Rate, Rate)) -> Rate) -> String {
     words.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Formats a line for each queue, busiest first; without queues, a placeholder.
+/// Formats a line for each queue, busiest first; a placeholder if there are no queues or they are unknown.
 pub(crate) fn queues(work: &Work, status: &Value, width: usize) -> Vec<Row> {
     let rows = work.queues();
     if rows.is_empty() {
         let words = if work.is_known {
             "no queues; each appears here with its jobs, oldest job, and rates in and out"
         } else {
-            "queues are not known: this coordinator does not list the busiest"
+            "the queues are unknown: this coordinator does not report them"
         };
         return vec![Row::new(3, cut(words, width).dim())];
     }
-    // Leave out columns that the coordinator knows nothing about.
+    // Leave out columns for which the coordinator reports no values.
     let is_known = |column: &&Column| rows.iter().any(|row| (column.cell)(row).is_some());
     let mut columns: Vec<&Column> = COLUMNS.iter().filter(is_known).collect();
     let taken = |columns: &[&Column]| columns.iter().map(|column| column.width).sum::<usize>();
@@ -120,7 +120,7 @@ fn name(queue: &Value) -> String {
     }
 }
 
-/// Formats a line for each lock with waiters, most waiters first; without any, a placeholder.
+/// Formats a line for each lock with waiters, most waiters first; a placeholder if there are none, and nothing if they are unknown.
 pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
     if !work.is_known {
         return Vec::new();
@@ -215,12 +215,12 @@ pub(crate) fn tasks(work: &Work, width: usize) -> Vec<Row> {
     lines
 }
 
-/// Returns the rank of a row: lower rows are dropped first.
+/// Returns the rank of the row at `place` in a table: rows further down are dropped first.
 fn rank(place: usize, step: usize) -> u8 {
     u8::try_from(4 + place * step).unwrap_or(u8::MAX).min(250)
 }
 
-/// Cuts a text to `width`, with a mark if it was cut.
+/// Cuts a text to `width`; if anything was cut off, the last character is `~`.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,5 +1,5 @@
-//! The I/O of `sexton top`: terminal, keys, signals, and the coordinator. Each has its own thread, so that a coordinator that is
-//! slow to answer never delays a key.
+//! The I/O of `sexton top`: terminal, keys, signals, and requests to the coordinator. Each has its own thread, so a coordinator that
+//! is slow to answer never delays a key.
 //!
 //! The terminal is restored no matter how the program ends, even after a panic or SIGTERM. Only one request is open at a time.
 
@@ -19,13 +19,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How late an answer may be before the delay is shown.
+/// The delay from which a late answer is shown as such.
 const LATE: Duration = Duration::from_secs(2);
 
-/// The maximum number of processes requested.
+/// The maximum number of processes to request.
 const PROCESSES_MAX: usize = 512;
 
-/// The maximum number of processes whose resource usage is requested.
+/// The maximum number of processes whose resource usage to request.
 const USAGE_MAX: usize = 256;
 
 /// How often the screen is drawn if nothing happens.
@@ -42,7 +42,7 @@ pub(crate) enum Happening {
     Gone(&'static str),
 }
 
-/// Polls a coordinator.
+/// A thread that polls the coordinator, and the queue of events of the main loop.
 pub(crate) struct Poller {
     happenings: Receiver<Happening>,
     happened: Sender<Happening>,
@@ -73,13 +73,13 @@ impl Poller {
         })
     }
 
-    /// Sets what is requested from now on.
+    /// Sets what to request from now on.
     pub(crate) fn ask(&self, question: Question) {
-        // If the thread has ended, it has reported that itself.
+        // Fails only if the thread has ended, which it reports as an event.
         drop(self.asked.send(question));
     }
 
-    /// Waits for the next answer. Used when there are no other events.
+    /// Waits for the next answer, and ignores keys and signals. Fails if the thread has ended.
     pub(crate) fn answer(&self) -> Result<(Timestamp, Result<Value, Failure>), Failure> {
         loop {
             match self.happenings.recv() {
@@ -92,8 +92,9 @@ impl Poller {
     }
 }
 
-/// Waits until the next request is due; returns false if the receiver was dropped. A new interval, and the first request for
-/// processes, take effect immediately; a different set of processes takes effect with the next request.
+/// Waits until the next request is due. Returns whether to send one: `false` if the [`Poller`] was dropped. The next request is due
+/// at once if the interval has changed or if processes have begun or ceased to be of interest; a change of the processes in view
+/// takes effect with the next request.
 fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     let until = instant() + question.every;
     loop {
@@ -112,8 +113,9 @@ fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     }
 }
 
-/// Requests the status, with the busiest items in it. If there are very many queues, an answer covers only a share of them; `after`
-/// is the end of the previous share. A coordinator that does not list the busiest items still returns a status.
+/// Requests the status, and adds the busiest items to it; with `processes`, also services, processes, and the resource usage of those
+/// with these ids. If there are very many queues, an answer covers only a share of them; `after` is the end of the previous share.
+/// Succeeds even if the busiest items or the processes cannot be read.
 fn ask(
     target: &Target,
     after: &mut Option<String>,
@@ -189,7 +191,7 @@ fn put(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// Shows the screen until the user quits.
+/// Shows the screen until the user quits or a signal ends the program.
 pub(crate) fn watch(mut screen: Screen, asker: &Poller) -> Result<(), Failure> {
     forward_signals(&asker.happened)?;
     let mut shown = RawTerminal::open()?;
@@ -228,7 +230,7 @@ pub(crate) fn watch(mut screen: Screen, asker: &Poller) -> Result<(), Failure> {
 struct RawTerminal(DefaultTerminal);
 
 impl RawTerminal {
-    /// Takes over the terminal, and lets a panic restore it before printing its message.
+    /// Takes over the terminal. A panic will restore it before its message is printed.
     fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init().map_err(|error| {
             drop(ratatui::try_restore());
@@ -243,7 +245,7 @@ impl RawTerminal {
         drawn.map(|_| ()).map_err(|error| broken(&error))
     }
 
-    /// Restores the terminal and suspends this process until it is continued.
+    /// Restores the terminal, suspends this process until it is continued, and takes over the terminal again.
     fn suspend(&mut self) -> Result<(), Failure> {
         ratatui::try_restore().map_err(|error| broken(&error))?;
         let stopped = kill_process(getpid(), Signal::TSTP);
@@ -261,7 +263,7 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Reports on drop that its thread has ended, even by a panic.
+/// A guard that, when dropped, reports that its thread has ended, even by a panic.
 struct Last {
     name: &'static str,
     out: Sender<Happening>,
@@ -333,8 +335,8 @@ fn key_of(key: KeyEvent) -> Option<Key> {
     }
 }
 
-/// Forwards signals that end the program. They are caught from the moment this returns, so a signal that arrives after the
-/// terminal was taken over still restores it.
+/// Starts a thread that reports signals which end the program. They are caught before this returns, so that the terminal, which is
+/// taken over afterwards, is always restored.
 fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -364,7 +366,7 @@ fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     })
 }
 
-/// Returns the abilities of this terminal, limited by the user's preferences.
+/// Returns the abilities of this terminal: Unicode if the locale has it, and colours unless `NO_COLOR` is set.
 pub(crate) fn abilities() -> Abilities {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -393,7 +395,7 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// Converts a failed request to the reason for a silence.
+/// Returns the reason why a failed request brought no status.
 pub(crate) fn silence(failure: &Failure) -> Silence {
     Silence {
         is_there: failure.is_halt(),

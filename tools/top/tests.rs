@@ -1,5 +1,5 @@
-//! Recorded screens: one coordinator's day, drawn at several sizes. `UPDATE=1 cargo test --bin sexton top` records them again;
-//! review the change before committing it.
+//! Recorded screens of a coordinator in various states, drawn at several sizes. `UPDATE=1 cargo test --bin sexton top` records them
+//! again; review the change before committing it.
 
 use crate::top::command::text;
 use crate::top::kin_tests;
@@ -121,7 +121,8 @@ fn locks(held: u64) -> Value {
 
 fn panics(mut status: Value) -> Value {
     let report = |seq: u64, stage: &str, item: Value, cause: &str| json!({"actor": "lock", "stage": stage, "seq": seq, "at": NOON - seq, "cause": cause, "item": item});
-    let long = "assertion failed: a holder that nobody waits for is told so\u{1b}[2J, and this is said at length: ".repeat(3);
+    let long = "assertion failed: a notification to a holder that has no waiters\u{1b}[2J, in a message that takes several lines: "
+        .repeat(3);
     status["actors"][0]["restarts"] = json!(12);
     status["actors"][0]["rebuilds"] = json!(1);
     status["actors"][0]["causes"] = json!([
@@ -132,14 +133,10 @@ fn panics(mut status: Value) -> Value {
             "index out of bounds: the len is 3 but the index is 7"
         ),
         report(9_000, "decide", Value::Null, &long),
-        report(812, "tick", json!(77), "a deadline that lies in the past"),
+        report(812, "tick", json!(77), "a deadline in the past"),
     ]);
-    status["actors"][0]["quarantined"] = json!([report(
-        812,
-        "tick",
-        json!(77),
-        "a deadline that lies in the past"
-    )]);
+    status["actors"][0]["quarantined"] =
+        json!([report(812, "tick", json!(77), "a deadline in the past")]);
     status
 }
 
@@ -168,7 +165,7 @@ fn busy(abilities: Abilities) -> Screen {
 fn ended() -> Silence {
     Silence {
         is_there: false,
-        why: "no coordinator runs on /var/lib/sexton: nobody listens on /var/lib/sexton/sexton.sock, which a killed one left behind".to_owned(),
+        why: "no coordinator runs on /var/lib/sexton: nothing listens on /var/lib/sexton/sexton.sock, which a killed coordinator left behind".to_owned(),
     }
 }
 
@@ -185,7 +182,7 @@ fn troubled() -> Value {
     troubled
 }
 
-/// A coordinator without files, with only the HTTP listener, that does not list the busiest items.
+/// A coordinator that keeps no files, has only the HTTP listener, and does not answer `/v1/busiest`.
 fn memory(second: u64) -> (u64, Result<Value, Silence>) {
     let mut memory = status(second);
     for part in [
@@ -205,7 +202,7 @@ fn memory(second: u64) -> (u64, Result<Value, Silence>) {
     (second, Ok(memory))
 }
 
-/// Every recorded state.
+/// Returns every recorded state with its name.
 fn states() -> Vec<(&'static str, Screen)> {
     let plain = Abilities {
         unicode: false,
@@ -270,9 +267,9 @@ fn states() -> Vec<(&'static str, Screen)> {
 
 pub(super) fn drawn(screen: &mut Screen, (width, height): (u16, u16)) -> Buffer {
     let mut terminal =
-        Terminal::new(TestBackend::new(width, height)).expect("a buffer cannot fail");
+        Terminal::new(TestBackend::new(width, height)).expect("drawing to memory cannot fail");
     let drawn = terminal.draw(|frame| view::draw(frame, screen));
-    drawn.expect("a buffer cannot fail").buffer.clone()
+    drawn.expect("drawing to memory cannot fail").buffer.clone()
 }
 
 #[test]
@@ -360,13 +357,13 @@ fn rates_are_over_the_coordinators_own_time() {
     let mut late = status(1);
     late["uptime_ms"] = json!(7_982_000);
     late["queues"]["timeouts"] = json!(3);
-    // The protocol's count wraps.
+    // The LockServer protocol's counts wrap at 2^32.
     let mut first = status(0);
     first["lockserver"]["dumps"] = json!(u32::MAX - 1);
     watched.take(Timestamp(NOON), Ok(first));
     assert_eq!(watched.rates(), None);
     watched.take(Timestamp(NOON + 100), Ok(late));
-    let rates = watched.rates().expect("two answers make a rate");
+    let rates = watched.rates().expect("two answers give a rate");
     assert_eq!(rates.over_ms, 2000);
     assert_eq!(rates.commands[0], Rate(50_000), "requests");
     assert_eq!(rates.commands[6], Rate(2_500), "listings");
@@ -406,7 +403,7 @@ fn a_gap_is_no_rate_and_is_not_filled() {
         "an old status must not be shown as current"
     );
     assert_eq!(line["lost"]["since"], json!("2026-11-21T12:00:03.000Z"));
-    // The same process after a silence.
+    // The same process after a time without answers.
     watched.take(Timestamp(NOON + 5000), Ok(status(5)));
     assert_eq!((watched.rates(), &watched.succession), (None, &None));
     watched.take(Timestamp(NOON + 6000), Ok(status(6)));
@@ -492,7 +489,7 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     );
 }
 
-/// An answer of `/v1/busiest` with these queues: name, ready jobs, added jobs, ended jobs.
+/// Returns an answer of `/v1/busiest` with these queues: name, ready jobs, added jobs, ended jobs.
 fn share(after: Option<&str>, next: Option<&str>, queues: &[(&str, u64, u64, u64)]) -> Value {
     let queue = |(name, ready, total, deletes): &(&str, u64, u64, u64)| json!({"queue": name, "ready": ready, "total": total, "deletes": deletes});
     let queues: Vec<Value> = queues.iter().map(queue).collect();

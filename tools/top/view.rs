@@ -14,14 +14,15 @@ use ratatui::widgets::Paragraph;
 use serde_json::Value;
 use sexton::clock::Timestamp;
 
-/// The widths of a chart's name and of each of its figures.
+/// The width of a chart's name.
 const NAME: usize = 13;
+/// The width of each of a chart's figures.
 const FIGURE: usize = 11;
 
 /// The minimum width at which charts have a peak and bars.
 const WIDE: usize = 60;
 
-/// The rank of a part's lines after the first.
+/// The rank of further lines, of a part that takes more than one.
 pub(crate) const FURTHER: u8 = 15;
 
 /// The maximum number of lines of services and processes in printed output.
@@ -122,7 +123,7 @@ fn kin(screen: &Screen, width: usize) -> Vec<kin::Row> {
     }
 }
 
-/// Returns the rank of a process's line: lower lines are dropped first.
+/// Returns the rank of the line at `place` among services and processes: lines further down are dropped first.
 fn rank_of_kin(place: usize) -> u8 {
     u8::try_from(20 + place).unwrap_or(u8::MAX).min(250)
 }
@@ -169,7 +170,7 @@ fn top(screen: &Screen, width: usize) -> Vec<Row> {
     rows
 }
 
-/// Describes the state in a word.
+/// Describes the state of the coordinator, or of the connection to it, in one or two words.
 fn state(screen: &Screen) -> Span<'static> {
     let watched = screen.shown();
     let status = watched.status.as_ref().map(|(_, status)| status);
@@ -196,7 +197,7 @@ fn identity(status: &Value) -> String {
     )
 }
 
-/// Formats the load: jobs, locks, leases, tasks and requests.
+/// Formats the load: charts, jobs, queues, locks, leases, tasks and requests.
 fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -300,7 +301,7 @@ fn keys(screen: &Screen) -> Line<'static> {
     Line::from(line)
 }
 
-/// Returns the lines that fit.
+/// Returns the lines of the rows, at most `height`: drops the row with the highest rank until the others fit.
 fn fit(mut rows: Vec<Row>, height: usize) -> Vec<Line<'static>> {
     while rows.len() > height {
         let last = rows.iter().enumerate().max_by_key(|(_, row)| row.rank);
@@ -310,7 +311,7 @@ fn fit(mut rows: Vec<Row>, height: usize) -> Vec<Line<'static>> {
     rows.into_iter().map(|row| row.line).collect()
 }
 
-/// Removes characters and colours that the terminal cannot show or that its user does not want.
+/// Replaces characters that the terminal cannot show, and removes colours if it has none or its user does not want them.
 fn reduce(buffer: &mut Buffer, screen: &Screen) {
     let abilities = screen.abilities;
     for cell in &mut buffer.content {
@@ -324,7 +325,7 @@ fn reduce(buffer: &mut Buffer, screen: &Screen) {
     }
 }
 
-/// Formats a wall clock time to the second.
+/// Formats a wall-clock time to the second.
 pub(crate) fn moment(at: Timestamp) -> String {
     let text = crate::text::time(at);
     match text.split_once('T') {

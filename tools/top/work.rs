@@ -1,4 +1,5 @@
-//! Queues, locks, leases and tasks by row, combined from the shares that a coordinator with very many queues returns in turn.
+//! The busiest queues, locks, leases and tasks. A coordinator with very many queues returns only a share of them in each answer, one
+//! share after the other; the last answer for each share is kept here.
 
 use crate::text::number;
 use crate::top::sample::{Rate, list};
@@ -28,13 +29,15 @@ pub(crate) struct Work {
     pub(crate) is_known: bool,
 }
 
+/// A share of the queues.
 #[derive(Clone, Debug, Default)]
 struct Share {
+    /// The coordinator's uptime when it returned this share.
     uptime_ms: u64,
     queues: Vec<QueueRow>,
 }
 
-/// A queue, with the jobs added and ended per second since the previous look at its share.
+/// A queue, with the jobs added and ended per second since the previous answer for its share, if these rates are known.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueRow {
     pub(crate) queue: Value,
@@ -60,7 +63,7 @@ impl Work {
             queues: queues.collect(),
         };
         self.shares.insert(after, share);
-        // Shares after the last one are left from a time with more queues.
+        // If this is the last share, any later ones date from a time with more queues.
         if text_number(answer, "/next").is_none() {
             drop(self.shares.split_off(&(after + 1)));
         }
@@ -73,7 +76,7 @@ impl Work {
         self.is_known = true;
     }
 
-    /// Formats the queues as JSON.
+    /// Returns the queues as JSON, each with its rates.
     pub(crate) fn line(&self) -> Vec<Value> {
         let rows = self.queues().into_iter().map(|row| {
             let mut queue = row.queue.clone();
@@ -87,7 +90,7 @@ impl Work {
         rows.collect()
     }
 
-    /// Returns the busiest queues of all shares.
+    /// Returns the busiest queues of all shares, busiest first.
     pub(crate) fn queues(&self) -> Vec<&QueueRow> {
         let shares = self.shares.values();
         let mut rows: Vec<_> = shares.flat_map(|share| &share.queues).collect();
@@ -100,7 +103,8 @@ impl Work {
 }
 
 impl Share {
-    /// Computes the rates of a queue since this share was read; `None` if the queue was created meanwhile.
+    /// Computes the rates of a queue since this share was read; `None` if the queue was created or created again meanwhile, or if no
+    /// time has passed.
     fn rates(&self, queue: &Value, over_ms: u64) -> Option<(Rate, Rate)> {
         let is_it = |row: &&QueueRow| row.queue.get("queue") == queue.get("queue");
         let before = &self.queues.iter().find(is_it)?.queue;

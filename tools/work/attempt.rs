@@ -1,4 +1,5 @@
-//! Works on one job: launches its command below this process, waits until none of its processes is left, and reports the result.
+//! Works on one job: launches its command as a descendant of this process, waits until no process of the command is left, and reports
+//! the result.
 
 use crate::client::{Fields, fields, instant, rest};
 use crate::process::attached::{self, Own};
@@ -23,14 +24,16 @@ const NOT_NOW: u64 = 75;
 /// Variables from this process's own service manager, which its commands do not get.
 const OF_THIS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// The pause and the number of attempts when the coordinator cannot be reached: five minutes in total.
+/// The pause before a request is repeated because the coordinator cannot be reached.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The maximum number of repetitions: with the pauses, five minutes.
 const TRIES_MAX: u32 = 1500;
 
 /// The interval of checks on a command whose time is up within a second.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs the command: once for each job, or kept running for one job after another.
+/// What every attempt at a job needs: the command, its limits, and the connection to the coordinator. The command runs once for each
+/// job, or is kept running for one job after another.
 pub(super) struct Attempts {
     pub(super) jobs: Jobs,
     pub(super) asking: ClientOptions,
@@ -47,14 +50,14 @@ pub(super) struct Attempts {
     pub(super) keep_ms: Option<u64>,
     /// The claims being worked on, and their commands.
     pub(super) watched: Watched,
-    /// Whether running commands must end now.
+    /// Whether all running commands are being killed.
     pub(super) is_halted: AtomicBool,
 }
 
 /// The limits of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// How long a command may work on a job.
+    /// How long a command may work on a job; `None` for no limit.
     pub(super) time: Option<Duration>,
     /// How long a command may take to end after SIGTERM before it is killed.
     pub(super) grace: Duration,
@@ -68,6 +71,7 @@ pub(super) struct Finished {
     claim: Box<Claim>,
     verdict: Verdict,
     left: CommandResult,
+    /// How long the attempt took, in milliseconds.
     ms: u64,
 }
 
@@ -90,8 +94,9 @@ impl Finished {
     }
 }
 
-/// The outcome of a command.
+/// The outcome of an attempt.
 pub(super) enum Outcome {
+    /// The command ran: the verdict on the job, and the result of the command.
     Said(Verdict, CommandResult),
     /// The command cannot be run at all.
     NeverRan(Failure),
@@ -150,7 +155,7 @@ impl Attempts {
             .jobs
             .keep_result(claim, (verdict, &finished.left), (ms, finished.ms));
         if let Err(failure) = kept {
-            // The verdict on the job stands even if its result cannot be stored.
+            // The verdict is reported even if the result cannot be stored.
             let words = format!("failed to keep the result of job {}", claim.id);
             tell(&format!("{words}: {}", failure.whole()));
         }
@@ -162,7 +167,8 @@ impl Attempts {
         self.settled(finished, told)
     }
 
-    /// Records a job after an attempt to report its result. `told` is the outcome: whether the job is not tried again, or the error.
+    /// Logs a job after its result was reported, and returns it for the tally. `told` is the coordinator's answer: whether the job will
+    /// not be tried again, or the error.
     pub(super) fn settled(&self, finished: Finished, told: Result<bool, Failure>) -> JobResult {
         let Finished {
             claim,
@@ -186,7 +192,7 @@ impl Attempts {
         worked
     }
 
-    /// Gives a job to an idle worker, or to a new one.
+    /// Has an idle worker, or a new one, work on a job.
     fn hand_on(
         &self,
         idle: &Mutex<Vec<Worker>>,
@@ -224,7 +230,8 @@ impl Attempts {
         }
     }
 
-    /// Launches the command with the given streams. Returns the id of its record, or the failure if it cannot be run at all.
+    /// Launches the command with the given streams, and returns the id of its record. The inner error is that the command cannot be run
+    /// at all; the outer error is that the coordinator cannot be reached or refuses the launch.
     pub(super) fn launch(
         &self,
         streams: &[BorrowedFd<'_>; 3],
@@ -238,7 +245,7 @@ impl Attempts {
             ("bound", true.into()),
             ("type", "worker".into()),
             ("grace_ms", json!(self.bounds.grace.as_millis())),
-            // The command itself was checked when the run began; the job is responsible for what it adds.
+            // The command was checked for secrets when the run began, and the fields added for a job contain none.
             ("allow_secrets", true.into()),
         ]));
         // The secret goes only to the keeper, and is not stored in a record.
@@ -271,7 +278,7 @@ impl Attempts {
     }
 
     pub(super) fn kill(&self, id: &str) {
-        // If this fails, the command has ended or will be killed with this process, which ends its claim.
+        // If this fails, the command has ended, or it will be killed when this process ends. Its claim ends in both cases.
         drop(self.stop_within(id, Duration::ZERO));
     }
 
@@ -333,8 +340,8 @@ impl Attempts {
         ))
     }
 
-    /// Waits until a command and everything it started have ended, since the claim lasts that long. Stops it if it takes too
-    /// long.
+    /// Waits until a command and everything it started have ended, since the claim lasts that long. Returns its record, and whether it
+    /// was stopped because it took too long.
     fn follow(&self, id: &str, secret: &str) -> Result<(Value, bool), Failure> {
         while let Some(most) = self.bounds.time {
             let touched = self.reports.touched(secret).unwrap_or_else(instant);
@@ -354,8 +361,8 @@ impl Attempts {
         Ok((self.wait(id, None)?, false))
     }
 
-    /// Waits for a command to end by itself, and stops it after `grace`. Returns its record once none of its processes is left, and
-    /// whether it had to be stopped.
+    /// Waits for a command to end, and stops it if it has not ended after `grace`. Returns its record once none of its processes is
+    /// left, and whether it had to be stopped.
     pub(super) fn wait_or_end(&self, id: &str, grace: Duration) -> Result<(Value, bool), Failure> {
         let record = self.wait(id, Some(grace.as_secs().max(1)))?;
         if has_ended(&record) {
@@ -366,7 +373,7 @@ impl Attempts {
 
     /// Stops a command with everything it started, retrying if necessary. Returns its record once none of its processes is left.
     pub(super) fn end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
-        // The command may end by itself meanwhile, which leaves nothing to stop.
+        // A stop also fails if the command has ended meanwhile.
         for _ in 0..TRIES_MAX {
             let told = self.stop_within(id, grace);
             let record = self.wait(id, Some(u64::from(told.is_err())))?;
@@ -377,8 +384,8 @@ impl Attempts {
         self.wait(id, None)
     }
 
-    /// Waits until a command and everything it started have ended, at most `seconds`, and returns its record. Retries while the
-    /// coordinator is unavailable, since only the coordinator knows the result.
+    /// Waits until a command and everything it started have ended, but at most `seconds` if given, and returns its record. Retries while
+    /// the coordinator is unavailable, since only the coordinator has the result.
     fn wait(&self, id: &str, seconds: Option<u64>) -> Result<Value, Failure> {
         for _ in 0..TRIES_MAX {
             match self.asking.wait(id, seconds, WaitExtent::Tree) {

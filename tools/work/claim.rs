@@ -1,7 +1,7 @@
 //! Claims jobs and reports their results. Claims are bound to the tree of this process, which includes every command: no matter
 //! which process is killed, a job is not claimed again while a process of its command is alive.
 //!
-//! If the coordinator stops, a run waits for it to come back: a restart ends neither a waiting run nor a job.
+//! If the coordinator is stopped, a run waits until it is started again, so a restart ends neither a waiting run nor a job.
 
 use crate::client::{self, Answer, Fields, Outage, Target, fields, instant, rest};
 use crate::process::attached;
@@ -20,14 +20,14 @@ use std::time::Duration;
 /// The pause before a coordinator that cannot be reached is tried again.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a run without --wait waits for a coordinator to come back.
+/// How long a run without --wait waits for a coordinator that is unavailable.
 pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);
 
 /// The queues from which jobs are claimed.
 pub(super) enum Source {
     /// These queues.
     Queues(Vec<QueueName>),
-    /// Queues of the types, of the tenant whose turn it is.
+    /// The queues of the types, for the tenant whose turn it is.
     AnyTenant,
 }
 
@@ -36,13 +36,13 @@ pub(super) enum ClaimAnswer {
     Claim(Box<Claim>),
     /// No job is ready.
     Nothing,
-    /// The coordinator is draining: it gives out no jobs until its next start.
+    /// The coordinator is draining: it gives out no jobs until it is restarted.
     Draining,
     /// The coordinator accepts no changes, because its disk is full.
     ReadOnly,
 }
 
-/// Whether a finished job could be ended, and the answer to the request for another; `None` if the answer is unknown.
+/// The result of reporting a job as done, and the answer to the request for another; `None` if that answer is unknown.
 pub(super) type Exchanged = (Result<(), Failure>, Option<ClaimAnswer>);
 
 /// Identifies a claim, by the job's id and the claim's token.
@@ -54,11 +54,12 @@ pub(super) struct Claim {
     pub(super) token: u64,
     pub(super) queue: QueueName,
     pub(super) attempts: u64,
+    /// Whether a newer root job has made the job superfluous: it counts as done without being run.
     pub(super) is_duplicate: bool,
     pub(super) body: Vec<u8>,
 }
 
-/// The coordinator, for requests about jobs.
+/// A client for requests about jobs to the coordinator.
 pub(super) struct Jobs {
     pub(super) target: Target,
     pub(super) types: Vec<String>,
@@ -172,7 +173,7 @@ impl Jobs {
         answer.well(&[]).map(drop)
     }
 
-    /// Returns the number of ready jobs, if the source is a few queues; `None` if that is unknown.
+    /// Returns the number of ready jobs in all queues of the source; `None` if it cannot be read.
     pub(super) fn ready(&self) -> Option<u64> {
         let Some(queues) = self.queues() else {
             return self.types.iter().map(|kind| self.ready_of(kind)).sum();
@@ -184,7 +185,7 @@ impl Jobs {
         each.sum()
     }
 
-    /// Returns how many jobs of a type are ready in all tenants; `None` if there are too many queues to poll.
+    /// Returns the number of ready jobs of a type in all tenants; `None` if it cannot be read, or takes more than one request.
     fn ready_of(&self, kind: &str) -> Option<u64> {
         let query = fields([("type", kind.into()), ("limit", "1000".into())]);
         let path = client::with_query("/v1/queues", &query);
@@ -194,8 +195,8 @@ impl Jobs {
         is_all.then(|| queues.iter().map(|queue| number(queue, "/ready")).sum())
     }
 
-    /// Returns the queues that are closed by their throttles, by type, with the time at which each reopens, in seconds since
-    /// 1970.
+    /// Returns the types whose queues are closed by their throttles, which means that no job can be claimed, each with the time at which
+    /// its queue reopens, in seconds since 1970.
     pub(super) fn backoffs(&self) -> Map<String, Value> {
         let mut backoffs = Map::new();
         for queue in self.queues().into_iter().flatten() {
@@ -211,7 +212,7 @@ impl Jobs {
         backoffs
     }
 
-    /// Returns whether jobs of these types are known: the configuration has a table for one, or a queue of it exists.
+    /// Returns whether at least one of the types is known: the configuration has a table for it, or a queue of it exists.
     pub(super) fn are_known(&self) -> Result<bool, Failure> {
         for kind in &self.types {
             let named = fields([("type", kind.as_str().into())]);
@@ -250,7 +251,7 @@ impl Jobs {
     }
 }
 
-/// Splits an answer by finished job: whether it was ended, and the new job for it.
+/// Splits an answer into one part for each finished job: whether it was accepted as done, and the new job for its worker.
 fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
     let list = |place: &str| said.pointer(place).and_then(Value::as_array);
     let not_done = list("/not_done").map_or(&[][..], Vec::as_slice);
@@ -272,7 +273,7 @@ fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
     each.collect()
 }
 
-/// Retries a request until it is answered, for at most `most`.
+/// Sends a request, and repeats it until it is answered, for at most `most` if given. Fails at once if the coordinator has halted.
 pub(super) fn patiently(
     ask: impl Fn() -> Result<Answer, Failure>,
     most: Option<Duration>,
@@ -309,7 +310,7 @@ impl ClaimAnswer {
         } else if reason == Reason::DiskFull {
             Some(Self::ReadOnly)
         } else {
-            // The claim returned for a repeated request has expired by now.
+            // Stale: the claim that a lost answer would have returned has expired by now.
             (reason == Reason::Stale).then_some(Self::Nothing)
         }
     }
@@ -367,13 +368,13 @@ impl Claim {
             ("SEXTON_JOB_TYPE", self.kind().into()),
             ("SEXTON_JOB_TENANT", self.tenant().into()),
             ("SEXTON_JOB_ATTEMPT", self.attempts.to_string().into()),
-            // The token only grows, so a resource that is guarded by it can refuse an older run.
+            // Tokens only increase, so a resource can refuse the token of an older run.
             ("SEXTON_JOB_FENCE", self.token.to_string().into()),
         ])
     }
 }
 
-/// Returns the time of the wall clock.
+/// Returns the wall-clock time.
 pub(super) fn now() -> Timestamp {
     SystemClock::starting_at(Timestamp(0)).wall()
 }
@@ -402,7 +403,10 @@ mod tests {
         assert_eq!(is_given.collect::<Vec<_>>(), [true, false, false]);
         let is_none =
             |(_, found): &(_, Option<ClaimAnswer>)| matches!(found, Some(ClaimAnswer::Nothing));
-        assert!(told.iter().skip(1).all(is_none), "the others wait");
+        assert!(
+            told.iter().skip(1).all(is_none),
+            "there is no job for the others"
+        );
 
         let refused = json!({"reason": "draining", "detail": "it drains"});
         let said = json!({"jobs": [], "not_done": [], "refused": refused});

@@ -156,7 +156,7 @@ enum Form {
     Json,
 }
 
-/// Parses a type, which is the name of a queue without a tenant.
+/// Parses a type, which is the name of a queue without a tenant. The error is a message.
 fn kind(text: &str) -> Result<String, String> {
     match QueueName::new(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
@@ -167,7 +167,7 @@ fn kind(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses how long to keep a result, in milliseconds.
+/// Parses the span for which to keep a result, and returns milliseconds. The error is a message.
 fn keep_ms(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if (1..=Message::RESULT_MS_MAX).contains(&ms) {
@@ -243,13 +243,13 @@ impl Work {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Registers this process, and returns its record.
+    /// Registers this process with the coordinator, and returns the answer, which may be a refusal.
     fn register(&self, target: &Target) -> Result<Answer, Failure> {
         let asked = fields([
             ("type", "orchestrator".into()),
             ("parent", self.parent.clone().into()),
         ]);
-        // Standing workers start together with the coordinator, which might not be listening yet.
+        // Workers from the configuration start together with the coordinator, which may not be listening yet.
         let patience = if self.wait {
             RETURN_MAX
         } else {
@@ -262,7 +262,7 @@ impl Work {
             let most = self.max_time.map(Duration::from_millis);
             most.is_none_or(|most| began.elapsed() < most)
         };
-        // With --wait, wait for a full disk as for a coordinator that is unavailable.
+        // With --wait, wait until the disk has space, just as for a coordinator that is unavailable.
         if self.wait && answer.is_refused_as(Reason::DiskFull) {
             tell("the coordinator accepts no changes, because its disk is full; waiting for space");
             while answer.is_refused_as(Reason::DiskFull) && is_early() {
@@ -273,7 +273,7 @@ impl Work {
         Ok(answer)
     }
 
-    /// Prints the result of a run without a coordinator as JSON if requested; otherwise the error is the message.
+    /// Returns the error of a run that could not begin, after printing the results as JSON if that is requested.
     fn never_began<T>(&self, failure: Failure) -> Result<T, Failure> {
         if self.result.is_some() {
             let mut tally = Tally::new(true);
@@ -301,7 +301,7 @@ impl Work {
             output: Outlet {
                 is_quiet: self.result.is_some(),
                 bytes_max: self.output_max,
-                // A worker with --lines reports its own results.
+                // With --lines, the command sends the output to keep in its answers.
                 is_kept: self.keep_result.is_some() && !self.lines,
             },
         }

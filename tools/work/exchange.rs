@@ -9,10 +9,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// The maximum number of jobs per request.
 const JOBS_MAX: usize = 100;
 
-/// The maximum number of requests in flight. With only one, four workers on two processors did four fifths of the jobs per second.
+/// The maximum number of requests in flight. With only one, four workers on two processors completed four fifths as many jobs per
+/// second.
 const REQUESTS_MAX: usize = 4;
 
-/// The finished jobs of all workers, on their way to the coordinator.
+/// The finished jobs of all workers that are being reported to the coordinator.
 #[derive(Default)]
 pub(super) struct Exchange {
     state: Mutex<State>,

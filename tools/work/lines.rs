@@ -1,8 +1,8 @@
 //! A command that works on one job after another: it reads requests and writes answers, as lines of JSON on descriptor 3. The
 //! protocol is in `docs/protocols/work.md`, "Lines".
 //!
-//! A claim ends only when the worker has answered for it, or has provably exited with everything it started. An answer that is
-//! late, malformed or about another job ends the worker.
+//! A claim ends only when the worker has answered for it, or when it is certain that the worker and everything it started have exited.
+//! A worker whose answer is late, malformed or about another job is stopped.
 
 use crate::client::{fields, instant};
 use crate::process::ending;
@@ -31,19 +31,19 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// The size of the buffer for each read, in bytes. Most lines are shorter.
 const READ_BYTES: usize = 1 << 10;
 
-/// How often to check on a worker without a time limit.
+/// The read timeout for a worker without a time limit.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// The minimum timeout that a socket accepts.
+/// The minimum timeout to set on a socket, which refuses zero.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// The exit statuses of a shell that could not execute the command.
 const NOT_EXECUTED: [u64; 2] = [126, 127];
 
-/// Moves the socket from standard input, where the launch puts it, to descriptor 3.
+/// A shell script that moves the socket from standard input, where the launch puts it, to descriptor 3.
 const SHELL: &str = "exec \"$@\" 3<&0 0</dev/null";
 
-/// A running command.
+/// A running command that works on one job after another.
 pub(super) struct Worker {
     /// The id of its record.
     id: String,
@@ -53,7 +53,7 @@ pub(super) struct Worker {
     /// Bytes that it wrote and that have not been parsed yet.
     unread: Vec<u8>,
     tail: Tail,
-    /// Whether it has ever answered.
+    /// Whether it has answered for at least one job.
     has_answered: bool,
 }
 
@@ -98,18 +98,18 @@ enum Idle {
     Gone,
 }
 
-/// The reason why there was no line.
+/// The reason why a worker gave no valid answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Silence {
     /// It has closed the socket.
     Closed,
-    /// Timed out.
+    /// It did not read the job or did not answer in time.
     Late,
     /// The line is too long or invalid.
     Malformed(String),
 }
 
-/// Converts seconds to milliseconds; `None` if they are out of range.
+/// Converts seconds to milliseconds; `None` if they are negative, or more than a job can be delayed.
 fn milliseconds(seconds: f64) -> Option<u64> {
     let span = Duration::try_from_secs_f64(seconds).ok()?;
     let ms = u64::try_from(span.as_millis()).ok()?;
@@ -176,7 +176,7 @@ impl Line {
 }
 
 impl Worker {
-    /// Works on a job with this worker, or with a new one. Also returns the worker if it can take another job.
+    /// Has the worker `found`, or a new one, work on a job. Also returns the worker if it can take another job.
     pub(super) fn run(
         attempts: &Attempts,
         found: Option<Self>,
@@ -185,7 +185,7 @@ impl Worker {
     ) -> Result<(Outcome, Option<Self>), Failure> {
         let found = found.map(|worker| (worker.idle(), worker));
         let (idle, mut worker) = match found {
-            // The output of a worker that wrote too much is no longer read, so it cannot have another job.
+            // The output of a worker that wrote too much is no longer read, so it cannot take another job.
             Some((idle, worker)) if idle != Idle::Gone && !worker.tail.is_too_long() => {
                 (idle, worker)
             }
@@ -278,7 +278,7 @@ impl Worker {
                     return Err(Silence::Malformed(attempts.too_long()));
                 }
                 WorkerMessage::Verdict(verdict, output) => return Ok((verdict, output)),
-                // A report after the claim was lost is useless; the final answer will fail too.
+                // A report fails if the claim was lost. The result of the job will then be refused as well.
                 WorkerMessage::Report(said) => drop(attempts.reports.take(secret, said)),
             }
         }
@@ -296,7 +296,7 @@ impl Worker {
         }
     }
 
-    /// Reads the next line within the time that is left.
+    /// Reads the next line within the time that `left` returns; `None` for no limit.
     fn line(&mut self, left: impl Fn() -> Option<Duration>) -> Result<Vec<u8>, Silence> {
         loop {
             let end = self.unread.iter().position(|byte| *byte == b'\n');
@@ -336,7 +336,7 @@ impl Worker {
         Ok(read)
     }
 
-    /// Ends the worker, proves that it has exited, and returns the verdict on its job.
+    /// Ends the worker, waits until none of its processes is left, and returns the verdict on its job.
     fn fail(self, attempts: &Attempts, silence: Silence) -> Result<Outcome, Failure> {
         let grace = match silence {
             Silence::Late | Silence::Closed => attempts.bounds.grace,
@@ -344,7 +344,7 @@ impl Worker {
         };
         drop(self.stream);
         let (record, kept_running) = match silence {
-            // In most cases the worker is ending by itself.
+            // A worker that has closed the socket is usually about to end.
             Silence::Closed => attempts.wait_or_end(&self.id, grace)?,
             Silence::Late | Silence::Malformed(_) => (attempts.end(&self.id, grace)?, true),
         };
@@ -377,13 +377,13 @@ impl Worker {
         ))
     }
 
-    /// Closes the socket, which tells the worker that there are no more jobs. Returns its id, to wait for its end.
+    /// Closes the socket, which means that there are no more jobs. Returns the id of the worker's record, to wait for its end.
     pub(super) fn close(self) -> String {
         self.id
     }
 }
 
-/// Returns whether an error is temporary, so that the socket can be read again.
+/// Returns whether an error is temporary, which means that the socket can be read again.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -15,7 +15,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace of `milli` thousandths of jobs per second; `None` for 0.
+    /// Creates a pace of `milli` thousandths of a job per second; `None` for 0, which means no limit.
     pub(super) fn of(milli: u32) -> Option<Self> {
         let interval = 1_000_000_000_u64.checked_div(milli.into())?;
         Some(Self {
@@ -24,8 +24,8 @@ impl Pace {
         })
     }
 
-    /// Claims a job once the interval has passed. Other workers wait meanwhile, so the first of them gets the next job that becomes
-    /// ready. A claim that finds nothing does not start the interval.
+    /// Claims a job once the interval has passed. Other workers wait until the claim is answered, so only one worker at a time waits for
+    /// a job. A claim that finds no job does not start the interval.
     pub(super) fn claim(
         &self,
         claim: impl FnOnce() -> Result<ClaimAnswer, Failure>,

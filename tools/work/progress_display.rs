@@ -1,5 +1,4 @@
-//! Shows the progress of a run: in a line on a terminal that is rewritten, and as the status for a service manager, if there is
-//! one.
+//! Shows the progress of a run: on a terminal, in a line that is rewritten; to a service manager, if there is one, as the status.
 
 use crate::client::instant;
 use crate::notify::Notify;
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How often to read the number of remaining jobs from the coordinator.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Shows progress until the returned values are dropped.
+/// Shows progress until the returned values are dropped. Each is `None` if there is no service manager, or no terminal.
 pub(super) fn start(runner: &Arc<Runner>) -> [Option<Progress>; 2] {
     let theirs = Arc::clone(runner);
     let told =

@@ -1,5 +1,5 @@
 //! Receives reports of commands on their jobs: `sexton job` connects to a socket of this process, and the secret of its attempt
-//! shows which job the report is about. The socket is not a file, so nothing is left of it when this process is killed.
+//! identifies the job. The socket has an abstract address, not a file, so nothing is left of it when this process is killed.
 //!
 //! The protocol is in `docs/protocols/work.md`, "Reports".
 
@@ -20,8 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// The variables with the socket's address and the secret of the attempt.
+/// The variable with the address of the socket.
 pub(crate) const ADDRESS: &str = "SEXTON_JOB_REPORT";
+/// The variable with the secret of the attempt.
 pub(crate) const SECRET: &str = "SEXTON_JOB_SECRET";
 
 /// How long either side may be silent.
@@ -72,17 +73,20 @@ struct Request {
 struct Live {
     id: u64,
     token: u64,
+    /// When the attempt began or last reported anything.
     touched: Instant,
+    /// The verdict that the command has reported.
     verdict: Option<Verdict>,
-    /// When progress was last sent to the coordinator, and progress that has not been sent yet.
+    /// When progress was last sent to the coordinator.
     told: Option<Instant>,
+    /// Progress that has not been sent to the coordinator yet.
     untold: Option<Fields>,
 }
 
-/// The attempts in progress, by their secrets.
+/// The attempts in progress, by their secrets, and the socket that receives reports on them.
 pub(super) struct Reports {
     address: String,
-    /// An unguessable number, from which names are derived for attempts whose commands get no secret.
+    /// A random number, from which the secrets of attempts whose commands do not get theirs are derived.
     hidden: u128,
     target: Target,
     live: Mutex<HashMap<String, Live>>,
@@ -122,7 +126,8 @@ impl Reports {
         listening.map(|_| reports).map_err(failed)
     }
 
-    /// Registers an attempt and returns its secret. If its command is not told the secret, this only names the attempt.
+    /// Registers an attempt and returns its secret. `is_told` is whether its command gets the secret; otherwise only this process uses
+    /// it, to identify the attempt.
     pub(super) fn begin(&self, claim: &Claim, is_told: bool) -> Result<String, Failure> {
         let secret = if is_told {
             chance()?
@@ -156,7 +161,7 @@ impl Reports {
         live.verdict
     }
 
-    /// Returns when an attempt was last touched, or began.
+    /// Returns when an attempt began or last reported anything; `None` if it has ended.
     pub(super) fn touched(&self, secret: &str) -> Option<Instant> {
         self.live().get(secret).map(|live| live.touched)
     }
@@ -177,7 +182,7 @@ impl Reports {
         }
         let reports = Arc::clone(self);
         let serving = move || {
-            // The client may have disconnected.
+            // An error means that the client has disconnected or is too slow.
             drop(reports.receive(&stream));
             reports.open.fetch_sub(1, Ordering::Relaxed);
         };
@@ -202,7 +207,7 @@ impl Reports {
         answer(stream, done.err().as_deref())
     }
 
-    /// Handles a report of the attempt with this secret.
+    /// Handles a report of the attempt with this secret. The error is a message for the command.
     pub(super) fn take(&self, secret: &str, report: Report) -> Result<(), String> {
         let mut live = self.live();
         let attempt = live.get_mut(secret);
@@ -256,7 +261,7 @@ impl Reports {
     }
 }
 
-/// Answers success, or the error.
+/// Sends the answer to a report: success, or the error.
 fn answer(mut stream: &UnixStream, error: Option<&str>) -> io::Result<()> {
     let said = match error {
         None => json!({ "ok": true }),

@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 /// The maximum wait for a job in one request, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// How soon a waiting run tries again when the coordinator gives out no jobs.
+/// The pause before a waiting run tries again while the coordinator is draining or its disk is full.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a reading of this process's memory is used before the memory is read again.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Signals after which no more jobs are claimed: INT, TERM, and URG, which processes ignore by default. So URG can be sent to
-/// this process and everything it started, to let commands finish.
+/// Signals after which no more jobs are claimed: INT, TERM, and URG. Processes ignore URG by default, so it can be sent to this process
+/// and everything it started, to let commands finish.
 const STOPS: [i32; 3] = [2, 15, 23];
 
 /// The limits of a run.
@@ -60,7 +60,7 @@ struct State {
     busy: u32,
     /// Whether the run has stopped claiming jobs.
     is_stopping: bool,
-    /// The last reading of this process's memory in bytes, and its time since the run began.
+    /// The last reading of this process's memory in bytes, and when it was taken, as time since the run began.
     memory: Option<(u64, Duration)>,
     tally: Tally,
     failure: Option<Failure>,
@@ -69,9 +69,10 @@ struct State {
 /// The progress of a run.
 pub(super) struct Standing {
     pub(super) done: u64,
-    /// Jobs that are not tried again.
+    /// Jobs that failed and are not tried again.
     pub(super) failed: u64,
     pub(super) failed_tries: u64,
+    /// Jobs being worked on.
     pub(super) busy: u32,
     pub(super) elapsed: Duration,
 }
@@ -121,7 +122,7 @@ impl Runner {
                 RunnerEvent::Worked => {}
             }
             let state = self.state();
-            // Workers that wait for a job end with this process, and their requests with them.
+            // Workers that are still waiting for a job have no claim, so they can be cut off by the end of this process.
             if state.is_stopping && state.busy == 0 {
                 break;
             }
@@ -141,7 +142,8 @@ impl Runner {
                 rest(finish);
                 runner.attempts.halt();
             };
-            // Without this thread, the process that stops this one eventually kills it.
+            // If the thread cannot be started, commands are not killed here; a service manager does that at the end of its own grace
+            // period.
             drop(Builder::new().name("finish".to_owned()).spawn(halting));
         }
     }
@@ -212,7 +214,7 @@ impl Runner {
     fn work_on_one(&self, done: &mut Option<Finished>) -> bool {
         let (before, found) = self.claim(done.take());
         let taken = self.take(found);
-        // Counted only now, since a run that is being stopped continues while a job is being worked on.
+        // Counted only now: until then a run that is being stopped does not end, so that a new claim can still be given back.
         if let Some(before) = before {
             self.count(before);
         }
@@ -249,7 +251,7 @@ impl Runner {
                 Some(ClaimAnswer::Nothing) | None => self.count(before),
                 Some(found) => return (Some(before), Ok(found)),
             }
-            // A stop during this job has not ended the run, and nothing else would until the wait times out.
+            // If the run was stopped during this job, return, so that the main thread is notified, instead of waiting for another job.
             if self.state().is_stopping {
                 return (None, Ok(ClaimAnswer::Nothing));
             }
@@ -268,7 +270,7 @@ impl Runner {
         (None, found)
     }
 
-    /// Returns the job to work on, or whether to claim another.
+    /// Returns the job to work on, or, as the error, whether to try to claim another.
     fn take(&self, found: Result<ClaimAnswer, Failure>) -> Result<Box<Claim>, bool> {
         match found {
             Ok(ClaimAnswer::Claim(claim)) => self.take_on(claim).ok_or(false),
@@ -291,7 +293,7 @@ impl Runner {
         state.tally.add(worked);
     }
 
-    /// Counts a job as being worked on. If the run is being stopped, gives the job back untried.
+    /// Counts a job as being worked on, and returns it. If the run is being stopped, gives the job back instead and returns `None`.
     fn take_on(&self, claim: Box<Claim>) -> Option<Box<Claim>> {
         let mut state = self.state();
         if state.is_stopping {
@@ -327,7 +329,7 @@ impl Runner {
         false
     }
 
-    /// Returns how long to wait for a job, in seconds.
+    /// Returns how long a request may wait for a job, in seconds.
     fn wait(&self) -> u64 {
         if !self.limits.waits {
             return 0;
@@ -371,7 +373,7 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failur
         .map_err(|error| Failure::unreachable(format!("failed to start a thread: {error}")))
 }
 
-/// Listens for signals from now on.
+/// Starts a thread that sends [`RunnerEvent::Stop`] for each of the signals in [`STOPS`]. They are caught before this returns.
 fn listen(news: Sender<RunnerEvent>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::unreachable(format!("failed to listen for signals: {error}"))
@@ -384,7 +386,7 @@ fn listen(news: Sender<RunnerEvent>) -> Result<(), Failure> {
         .block_on(async { Signals::listen(&STOPS) })
         .map_err(failed)?;
     let listening = move || {
-        // Never resolves.
+        // `end` never resolves, since its sender is never used: the thread runs as long as this process.
         let (_open, end) = tokio::sync::oneshot::channel();
         runtime.block_on(signals.pass_on(end, |_| {
             // The run may have ended.

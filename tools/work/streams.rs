@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// The number of bytes kept of the end of a stream: as many as are kept of a job's error.
+/// The number of bytes kept of the end of standard error: as many as the coordinator keeps of a job's error.
 const TAIL_BYTES_MAX: usize = 1000;
 
 /// How long to wait for the rest of standard error when no process of the command is left. Only a process that has left the tree
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Where commands may write, and how much.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlet {
-    /// Whether standard output is reserved for output other than that of commands.
+    /// Whether standard output is reserved for the summary of the run; the output of commands then goes to standard error.
     pub(super) is_quiet: bool,
     /// The maximum number of bytes for one job.
     pub(super) bytes_max: Option<u64>,
@@ -39,6 +39,7 @@ pub(super) struct Written {
 /// The parts of a command's output that are kept.
 pub(super) struct Tail {
     shared: Arc<Shared>,
+    /// Disconnected once all copied streams have been read to their end.
     is_whole: Receiver<()>,
 }
 
@@ -47,7 +48,7 @@ struct Shared {
     errors: Mutex<Vec<u8>>,
     /// The end of standard output, if it is kept.
     output: Mutex<Vec<u8>>,
-    /// The number of bytes in both streams.
+    /// The number of bytes read from all copied streams.
     count: AtomicU64,
     bytes_max: u64,
 }
@@ -69,7 +70,7 @@ pub(super) fn body(bytes: &[u8]) -> io::Result<File> {
 }
 
 impl Outlet {
-    /// Opens the streams for a command.
+    /// Opens the streams for a command. Returns the ends that the command writes to, and the tail of what it writes.
     pub(super) fn open(self) -> io::Result<(Written, Tail)> {
         let shared = Arc::new(Shared {
             errors: Mutex::default(),
@@ -113,8 +114,7 @@ impl Shared {
             .map(drop)
     }
 
-    /// Copies until the end of the stream, or until there was too much output: the stream is then closed, and its writers get
-    /// SIGPIPE.
+    /// Copies until the end of the stream, or until there was too much output. The stream is then closed, so its writers get SIGPIPE.
     fn read(&self, mut reader: PipeReader, stream: Stream) {
         let mut bytes = [0; 8192];
         loop {
@@ -144,10 +144,11 @@ impl Shared {
 }
 
 impl Tail {
-    /// Returns the end of standard error, once no process of the command is left.
+    /// Returns the end of standard error. Should be called when no process of the command is left; waits for at most [`PATIENCE`] until
+    /// everything has been read.
     pub(super) fn text(&self) -> String {
         match self.is_whole.recv_timeout(PATIENCE) {
-            // Whatever has been received by now counts.
+            // After a timeout, use what has been received by then.
             Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let kept = self.shared.errors.lock();
                 let kept = kept.unwrap_or_else(PoisonError::into_inner);

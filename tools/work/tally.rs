@@ -50,12 +50,13 @@ pub(super) enum Verdict {
     Done,
     /// It failed with this error, and is tried again after this many milliseconds, or as configured for its type.
     Failed(String, Option<u64>),
-    /// It was not tried; the fields are those of `Failed`.
+    /// It is given back for this reason, which does not count as a try, and is tried again after this many milliseconds, or as configured
+    /// for its type.
     Later(String, Option<u64>),
 }
 
 impl Verdict {
-    /// Returns the name of the request.
+    /// Returns the name of the request that reports this verdict, below `/v1/queues/`.
     pub(super) const fn request(&self) -> &'static str {
         match self {
             Self::Done => "ack",
@@ -87,10 +88,11 @@ pub(super) struct JobResult {
     pub(super) kind: String,
     /// The error; `None` if the job is done.
     pub(super) error: Option<String>,
-    /// Whether it was not tried, and will be given out again.
+    /// Whether it was given back without counting as a try.
     pub(super) is_deferred: bool,
     /// Whether it will not be tried again.
     pub(super) is_over: bool,
+    /// How long the attempt took, in milliseconds.
     pub(super) ms: u64,
 }
 

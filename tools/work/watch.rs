@@ -1,7 +1,7 @@
 //! Stops commands whose claims were lost: a job that was cancelled, or whose queue was flushed, is no longer worked on.
 //!
-//! Reads the current claims from the coordinator every second. The answer includes everything that was claimed before the
-//! request, even after a restart of either side.
+//! Reads the claims of this process from the coordinator every second. An answer includes everything that was claimed before the
+//! request was sent, even if the coordinator was restarted, so a claim that is missing from it is lost.
 
 use crate::client::{self, fields, rest};
 use crate::report::Failure;
@@ -75,11 +75,11 @@ impl Watched {
 }
 
 impl Attempts {
-    /// Checks for lost claims as long as this process lives.
+    /// Checks for lost claims every second, as long as this process runs.
     pub(super) fn watch(&self) {
         loop {
             rest(EVERY);
-            // A coordinator that cannot be reached is tried again later.
+            // An error means that the coordinator cannot be reached; the next check may succeed.
             drop(self.look());
         }
     }
@@ -129,7 +129,7 @@ impl Attempts {
         if self.watched.is_of(claim, command) {
             self.stop(command);
         }
-        // A halt first sets the flag, then kills the recorded commands, so none is missed.
+        // `halt` first sets the flag, then kills the recorded commands: it kills this command, unless the flag is already visible here.
         if self.is_halted.load(Ordering::SeqCst) {
             self.kill(command);
         }

@@ -1,5 +1,5 @@
-//! The live processes of an attempt: the descendants of its keeping process, which inherits orphans. If the keeping process has
-//! exited, the processes with the attempt's name in their environment, and their descendants.
+//! The live processes of an attempt: the descendants of its keeping process (`sexton wrapper keep`), which inherits orphans. Once the
+//! keeping process has exited, they are the processes with the attempt's name in their environment, and the descendants of these.
 
 use rustix::process::Signal;
 use sexton::kernel::pidfd::Pidfd;
@@ -10,7 +10,7 @@ use std::io;
 /// The variable with the attempt's name in the environment of its processes.
 pub(super) const NAME: &str = "SEXTON_WRAPPER_ATTEMPT";
 
-/// Sends a signal to each of these processes, unless another process has taken its PID.
+/// Sends a signal to each of these processes, except those whose PID has been reused since `seen` was read.
 fn signal(pids: &BTreeSet<u32>, seen: &BTreeMap<u32, Stat>, signal: Signal) -> io::Result<()> {
     let number = u8::try_from(signal.as_raw()).unwrap_or_default();
     for pid in pids {
@@ -35,8 +35,8 @@ pub(super) fn signal_own(with: Signal) -> io::Result<()> {
     signal(&pids, &living, with)
 }
 
-/// Kills the processes of an attempt whose keeping process has exited, and returns how many there were. After an error, there may
-/// still be live ones.
+/// Kills the processes of an attempt whose keeping process has exited, and returns how many it found. After an error, some may still
+/// be alive.
 pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
     let wanted = format!("{NAME}={attempt}");

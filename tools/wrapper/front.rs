@@ -1,5 +1,5 @@
-//! The far end of a connection: begins or finds an attempt, then forwards messages in both directions. It ends when the
-//! connection does; the attempt does not.
+//! The far end of a connection: begins an attempt or finds it, then forwards messages between the connection and the process that keeps
+//! the attempt. It ends when the connection is closed; the attempt continues.
 
 use crate::client::rest;
 use crate::report::Failure;
@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How often, and how many times, to look for the process that keeps an attempt.
+/// The interval at which to look for the process that keeps an attempt.
 const LOOK: Duration = Duration::from_millis(20);
+/// How many times to look for it.
 const LOOKS: u32 = 500;
 
-/// Serves one connection.
+/// Serves one connection, over the standard streams.
 pub(super) fn run(state: Option<PathBuf>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
     let base = place::base(state).map_err(failed)?;
@@ -92,7 +93,8 @@ fn attach(
     ))
 }
 
-/// Determines how an attempt without a keeping process ended; `None` if it has one.
+/// Determines and records how an attempt ended that has no keeping process, after killing what is left of it. Returns `None` if it has
+/// a keeping process.
 fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     let never = || End {
         exit: Exit::Failed,
@@ -114,7 +116,7 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     let words = if rebooted {
         "its machine was rebooted"
     } else {
-        // Processes that are created during one pass are found by the next.
+        // A process that is created during one pass is found by a later one.
         let mut quiet = 0;
         while quiet < 3 {
             let is_quiet = descendants::kill_left(attempt)? == 0;
@@ -156,7 +158,7 @@ fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io
     to.write_all(line(first).as_bytes())?;
     pipe::begin("input", move || {
         let mut input = input;
-        // However this direction ends, the other side must notice.
+        // After an error, too, the keeping process must see that the connection is closed.
         drop(copy(&mut input, &mut to));
         drop(to.shutdown(std::net::Shutdown::Both));
     });

@@ -1,6 +1,6 @@
 //! The far end of an attempt: runs its command, forwards its reports and output, and keeps its result until the coordinator has
-//! received it. It survives a cut connection, and stops the attempt by itself after too long without a connection, because the
-//! coordinator has given the attempt up by then.
+//! received it. It survives a cut connection. After too long without a message from the near end it stops the attempt, because the near
+//! end will then report the attempt as unreachable.
 
 use crate::report::Failure;
 use crate::wrapper::descendants::{self, NAME};
@@ -25,10 +25,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How often to check for output and timeouts.
+/// The interval at which to check for output and timeouts.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a finished attempt waits for a connection; after that, its result can be found in the directory.
+/// How long this process waits for a connection after the attempt has ended, in milliseconds. Then it exits, and a later connection
+/// reads the result from the directory.
 const END_MS: u64 = 60_000;
 
 /// Run the command of an attempt, and keep its result
@@ -43,7 +44,7 @@ pub(super) struct Keep {
 pub(super) enum Event {
     /// A connection was opened.
     Connected(UnixStream),
-    /// The peer with this number sent an order, or has disconnected.
+    /// The peer with this number sent an order, or, if there is none, has disconnected.
     Said(u64, Option<Order>),
     /// The command sent a report.
     Report(Pending),
@@ -61,7 +62,7 @@ struct Peer {
     writer: Writer,
     /// The number of bytes of each stream that it has received.
     from: [u64; 2],
-    /// Whether it has reported its position.
+    /// Whether it has sent `attach`, with the number of bytes received.
     attached: bool,
     /// Whether the next unanswered report was sent to it.
     asked: bool,
@@ -79,15 +80,21 @@ struct Keeping {
     exit: Option<Exit>,
     /// Whether none of its processes is left.
     empty: bool,
+    /// Why the attempt was stopped or could not be launched; empty otherwise.
     words: String,
     end: Option<End>,
+    /// When the attempt ended, in milliseconds since boot.
     ended_at: u64,
     /// When the near end last sent anything, in milliseconds since boot.
     heard: u64,
+    /// When the attempt began to be stopped, in milliseconds since boot.
     stopping: Option<u64>,
     peer: Option<Peer>,
+    /// The number of connections so far.
     peers: u64,
+    /// Reports that are not answered yet, the oldest first.
     reports: VecDeque<Pending>,
+    /// The number of the oldest of these reports.
     nth: u64,
     events: Sender<Event>,
 }
@@ -101,9 +108,9 @@ impl Keep {
                 "wrapper: expected an attempt on standard input",
             ));
         };
-        // Leave the session of the parent, which ends when the connection does.
+        // Leave the session of the parent, which ends with the connection. This fails only for the leader of a process group.
         let _leader = setsid();
-        // As a subreaper, it inherits orphans of the command, so it knows when no process is left.
+        // As a subreaper, this process inherits the command's orphans, so the attempt has ended when it has no child left.
         let own = Some(rustix::process::getpid());
         rustix::process::set_child_subreaper(own).map_err(|error| failed(error.into()))?;
         keep(&self.base, &start).map_err(failed)
@@ -160,7 +167,7 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     keeping.serve(&happening)
 }
 
-/// Creates a secret for this attempt, which is known only on this machine.
+/// Creates a secret for this attempt. It never leaves this machine.
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -270,7 +277,7 @@ impl Keeping {
         false
     }
 
-    /// Accepts a connection, which replaces an earlier one.
+    /// Accepts a connection. It replaces an earlier one.
     fn connect(&mut self, stream: UnixStream) {
         let Ok(reader) = stream.try_clone() else {
             return;
@@ -292,6 +299,7 @@ impl Keeping {
         });
     }
 
+    /// Carries out an order; returns whether it acknowledged the end.
     fn obey(&mut self, order: Order) -> bool {
         match order {
             Order::Attach { from, .. } => {
@@ -330,27 +338,27 @@ impl Keeping {
         }
     }
 
-    /// Stops the attempt. Returns false if it is already being stopped or has ended.
+    /// Begins to stop the attempt. Returns whether it did so: not if the attempt is already being stopped or has ended.
     fn stop(&mut self, words: &str) -> bool {
         if self.stopping.is_some() || self.empty {
             return false;
         }
         self.stopping = Some(now());
         words.clone_into(&mut self.words);
-        // Processes that this misses are killed later.
+        // Processes that do not get this signal are killed after the grace period.
         drop(descendants::signal_own(Signal::TERM));
         true
     }
 
-    /// Stops the attempt without a request. A command that handles SIGTERM may exit with any status, which shows nothing about its
-    /// work; so unless the command has already exited, the attempt counts as killed.
+    /// Stops the attempt without a request from the coordinator. A command that handles SIGTERM may exit with any status, which shows
+    /// nothing about its work, so the attempt counts as lost unless the command has already exited.
     fn cut_short(&mut self, words: &str) {
         if self.stop(words) {
             self.exit.get_or_insert(Exit::Lost);
         }
     }
 
-    /// Handles timeouts.
+    /// Handles timeouts, records the end of the attempt when no process is left, and sends everything new to the peer.
     fn look(&mut self) -> io::Result<()> {
         if now() > self.heard.saturating_add(self.lost_after_ms) {
             self.cut_short("no coordinator connected for too long");
@@ -360,7 +368,7 @@ impl Keeping {
             .is_some_and(|since| now() >= since.saturating_add(self.grace_ms))
             && !self.empty
         {
-            // On failure the next check tries again.
+            // If this fails, the next check repeats it.
             drop(descendants::signal_own(Signal::KILL));
         }
         if self.empty && self.end.is_none() {
@@ -417,7 +425,7 @@ impl Keeping {
     }
 }
 
-/// Waits for all children, including inherited ones, until none is left.
+/// Starts a thread that waits for all children, including inherited ones, until none is left.
 fn wait(events: Sender<Event>) {
     pipe::begin("children", move || {
         loop {

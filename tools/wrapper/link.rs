@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// The environment variables that ssh needs. The secret of the attempt is not among them.
+/// The environment variables that ssh gets. The secret of the attempt is not among them.
 const ENVIRONMENT: [&str; 9] = [
     "HOME",
     "KRB5CCNAME",
@@ -35,14 +35,16 @@ const OPTIONS: [&str; 7] = [
     "ClearAllForwardings=yes",
 ];
 
-/// A signal to the whole process group is forwarded to the command; it must not cut off ssh.
+/// A shell script that runs ssh with these signals ignored. The near end forwards them to the command, so a signal to its whole process
+/// group must not end the connection.
 const SHIELD: &str = "trap '' HUP INT TERM; exec ssh \"$@\"";
 
-/// How long ssh may take to end by itself: the interval and number of checks.
+/// The interval at which to check whether ssh has ended after its input was closed.
 const END: Duration = Duration::from_millis(10);
+/// The number of such checks before ssh is killed.
 const ENDS: u32 = 100;
 
-/// How to reach a machine.
+/// How to reach a machine by ssh.
 pub(super) struct Target<'a> {
     pub(super) to: &'a str,
     pub(super) config: Option<&'a Path>,
@@ -58,7 +60,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Opens a connection; its messages are sent to `events` with `number`.
+    /// Opens a connection. Each message that it receives is sent to `events` with `number`, and so is its end.
     pub(super) fn open(
         target: &Target<'_>,
         number: u64,
@@ -94,12 +96,12 @@ impl Link {
         })
     }
 
-    /// Sends an order; returns whether there was room for it.
+    /// Queues an order to be sent; returns whether there was room for it.
     pub(super) fn say(&self, order: &Order) -> bool {
         self.writer.say(order)
     }
 
-    /// Closes the connection: gracefully if everything was sent, otherwise immediately.
+    /// Closes the connection: after what is queued has been sent if `all_is_said`, otherwise immediately.
     pub(super) fn close(self, all_is_said: bool) {
         let Self {
             mut ssh, writer, ..
@@ -111,7 +113,7 @@ impl Link {
             }
             rest(END);
         }
-        // The process may have ended meanwhile.
+        // An error means that the process has already ended.
         drop(ssh.kill());
         drop(ssh.wait());
     }

@@ -1,4 +1,4 @@
-//! The clock and the signals of the machine, for both ends.
+//! The clock since boot, and signals to this process. Both ends use them.
 
 use crate::signals::Signals;
 use crate::wrapper::pipe;
@@ -12,7 +12,7 @@ pub(super) fn now() -> u64 {
     seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
 }
 
-/// Calls `hand_on` with the number of each of these signals, until it returns false.
+/// Starts a thread that calls `hand_on` with the number of each of these signals, until that returns false.
 pub(super) fn forward_signals(
     numbers: &[i32],
     mut hand_on: impl FnMut(i32) -> bool + Send + 'static,

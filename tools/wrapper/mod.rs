@@ -1,4 +1,5 @@
-//! `sexton wrapper`: both ends of attempts of tasks on another machine.
+//! `sexton wrapper`: attempts (runs of a task's command) on another machine. The near end is on the coordinator's machine, the far end
+//! on the machine where the command runs.
 //!
 //! | file | holds |
 //! |---|---|

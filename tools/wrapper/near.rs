@@ -1,8 +1,8 @@
 //! The near end of an attempt: the process that represents it on the coordinator's machine. It connects by ssh, reconnects when
 //! the connection is cut, and reports the end of the attempt to the coordinator before it exits.
 //!
-//! If the far end cannot be reached for a little longer than an attempt may run there without contact, the attempt has stopped by
-//! itself, and is given up.
+//! The far end stops an attempt after a certain time without contact. If it cannot be reached for a little longer than that takes, the
+//! attempt is reported as unreachable.
 
 use crate::client::rest;
 use crate::job::exchange;
@@ -25,10 +25,11 @@ use std::time::Duration;
 
 /// How long the far end may take to identify itself, in milliseconds.
 const GREETING_MS: u64 = 30_000;
-/// The maximum pause between two attempts to connect, and between two pings, in milliseconds.
+/// The maximum pause between two attempts to connect, in milliseconds.
 const PAUSE_MS_MAX: u64 = 2000;
+/// The maximum interval between two pings, in milliseconds.
 const BEAT_MS_MAX: u64 = 5000;
-/// How much longer to wait for an attempt that must have stopped by itself, in milliseconds.
+/// How long to wait after the far end must have stopped the attempt, before it is reported as unreachable, in milliseconds.
 const SLACK_MS: u64 = 3000;
 /// The pause before a request is repeated while the coordinator cannot be reached.
 const ABSENT: Duration = Duration::from_millis(100);
@@ -86,24 +87,32 @@ pub(super) enum Event {
 
 /// The outcome of the wait.
 enum Outcome {
+    /// The attempt has ended, or can no longer begin.
     Ended(Exit),
+    /// The far end could not be reached for so long that it must have stopped the attempt.
     Unreachable,
 }
 
+/// The state of a wait for an attempt.
 struct Waiting<'a> {
     near: &'a Near,
     events: Sender<Event>,
     link: Option<Link>,
+    /// The number of connections so far; also the number of the current one.
     links: u64,
     /// Whether the attempt may have begun on the other machine.
     begun: bool,
+    /// Whether the attempt must stop.
     stops: bool,
     /// The number of bytes received of each stream.
     from: [u64; 2],
-    /// When the last message that may have arrived was sent; when the last one was received; when to reconnect.
+    /// When the last message was sent, in milliseconds since boot.
     said: u64,
+    /// When the last message was received, or the connection was opened, in milliseconds since boot.
     heard: u64,
+    /// When to reconnect, in milliseconds since boot.
     again: u64,
+    /// The pause after the next loss of the connection, in milliseconds.
     pause: u64,
 }
 
@@ -111,7 +120,7 @@ impl Near {
     pub(super) fn run(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
         let (events, happening) = channel();
-        // Signals to this process are meant for the attempt.
+        // A signal to this process is a request to stop the attempt.
         let stops = events.clone();
         machine::forward_signals(&[1, 2, 15], move |_| stops.send(Event::Stop).is_ok())
             .map_err(failed)?;
@@ -146,8 +155,8 @@ impl Near {
         }
     }
 
-    /// Returns the names of the variables to pass on. Only the names are read from the file: the coordinator has set their
-    /// values.
+    /// Returns the names of the variables to pass on. Only names are read from the file: the coordinator has put their values into this
+    /// process's environment.
     fn names(&self) -> Vec<String> {
         let file = self.env_file.as_ref().map(std::fs::read_to_string);
         let text = file.and_then(Result::ok).unwrap_or_default();
@@ -191,17 +200,17 @@ impl Waiting<'_> {
         }
     }
 
-    /// Returns the milliseconds between two pings.
+    /// Returns the interval between two pings, in milliseconds.
     fn beat(&self) -> u64 {
         (self.near.lost_after / 10).clamp(100, BEAT_MS_MAX)
     }
 
-    /// Handles timeouts.
+    /// Sends pings, reconnects, and handles timeouts. Returns the outcome if it is known.
     fn look(&mut self) -> Option<Outcome> {
         let time = now();
         if let Some(link) = &self.link {
             let patience = if link.greeted {
-                // Early enough to have time left to reconnect.
+                // A lost connection must be detected early enough to reconnect in time.
                 (3 * self.beat() + 1000).min(self.near.lost_after / 2)
             } else {
                 GREETING_MS
@@ -245,7 +254,8 @@ impl Waiting<'_> {
         }
     }
 
-    /// Handles the loss of the connection. An attempt that never began has failed; any other continues there.
+    /// Handles the loss of the connection. An attempt that cannot have begun has failed, which is the outcome. Any other may still run,
+    /// so the connection is to be opened again after a pause.
     fn disconnected(&mut self) -> Option<Outcome> {
         if let Some(link) = self.link.take() {
             link.close(false);
@@ -332,23 +342,23 @@ impl Waiting<'_> {
         } else {
             Order::Start(self.near.start())
         };
-        // From here on the order may have arrived.
+        // The order may arrive even if sending it fails.
         self.begun = true;
         self.say(&order);
     }
 
     fn say(&mut self, order: &Order) {
         self.said = now();
-        // A connection that accepts nothing is noticed by its silence.
+        // If the order cannot be queued, the far end no longer reads, and a timeout will close the connection.
         let _taken = self.link.as_ref().is_some_and(|it| it.say(order));
     }
 
-    /// Writes the command's output.
+    /// Writes output of the command to the same stream of this process.
     fn write(&mut self, stream: u8, b64: &str) {
         let Ok(bytes) = STANDARD.decode(b64) else {
             return;
         };
-        // The output may be full or closed; the attempt continues.
+        // An error of the stream, which may be closed, does not affect the attempt.
         let (at, _written) = if stream == 2 {
             (1, io::stderr().write_all(&bytes))
         } else {
@@ -361,7 +371,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Sends a report to the coordinator until it is answered; `None` if it never will be.
+/// Sends a report to the coordinator until it is answered, and returns the answer; `None` if the coordinator's directory was removed.
 fn request_line(report: &Value, nth: Option<u64>) -> Option<String> {
     let variable = |name| std::env::var_os(name).unwrap_or_default();
     let (address, secret) = (variable("SEXTON_TASK_REPORT"), variable(Task::SECRET));
@@ -372,7 +382,7 @@ fn request_line(report: &Value, nth: Option<u64>) -> Option<String> {
         let asked = UnixStream::connect(&address).and_then(|stream| exchange(stream, &request));
         match asked {
             Ok(answer) if !answer.is_empty() => return Some(answer),
-            // A coordinator that cannot be reached may come back, unless its directory was removed.
+            // A coordinator that cannot be reached may be restarted, unless its directory was removed.
             Ok(_) | Err(_) if !is_there(&address) => return None,
             Ok(_) | Err(_) => rest(ABSENT),
         }

@@ -16,7 +16,8 @@ pub(super) fn begin(name: &str, run: impl FnOnce() + Send + 'static) {
     drop(thread.spawn(run).expect("a thread can be started"));
 }
 
-/// Reads messages and passes each to `hand_on`; passes `None` at the end of the stream or at an invalid line.
+/// Starts a thread that reads messages and passes each to `hand_on`, until that returns false. Passes `None` at the end of the stream or
+/// at an invalid line, and ends.
 pub(super) fn read<T: DeserializeOwned>(
     stream: impl Read + Send + 'static,
     mut hand_on: impl FnMut(Option<T>) -> bool + Send + 'static,
@@ -44,7 +45,7 @@ pub(super) fn next<T: DeserializeOwned>(stream: &mut BufReader<impl Read>) -> Op
 pub(super) struct Writer(SyncSender<String>);
 
 impl Writer {
-    /// Writes lines to `stream`; calls `done` when it has ended.
+    /// Starts a thread that writes lines to `stream`, and calls `done` when it ends: after an error, or when the `Writer` is dropped.
     pub(super) fn to(
         mut stream: impl Write + Send + 'static,
         done: impl FnOnce() + Send + 'static,
@@ -62,7 +63,7 @@ impl Writer {
         Self(sender)
     }
 
-    /// Queues a message; returns false if the queue is full or the stream is closed.
+    /// Queues a message; returns whether it was queued: not if the queue is full or the stream is closed.
     pub(super) fn say(&self, said: &impl Serialize) -> bool {
         match self.0.try_send(line(said)) {
             Ok(()) => true,

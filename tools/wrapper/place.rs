@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 /// The maximum length of a socket's path that all systems accept, in bytes.
 const SOCKET_BYTES_MAX: usize = 100;
 
-/// How long an unrequested result of an attempt is kept.
+/// How long the directory of an attempt is kept if its end is never acknowledged.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// How an attempt ended, with an explanation.
@@ -79,7 +79,7 @@ impl Place {
         self.dir.exists()
     }
 
-    /// Creates a directory that can be renamed to this one.
+    /// Creates a draft of this directory: one with another name, to be renamed when it is complete.
     pub(super) fn draft(&self) -> io::Result<Self> {
         let pid = std::process::id();
         let dir = self.dir.with_extension(format!("{pid}"));
@@ -88,7 +88,7 @@ impl Place {
         Ok(Self { dir })
     }
 
-    /// Renames a draft to this directory. If the directory already exists, removes the draft and returns false.
+    /// Renames a draft to this directory. Returns whether that succeeded: if the directory already exists, removes the draft instead.
     pub(super) fn become_of(&self, draft: &Self) -> io::Result<bool> {
         match fs::rename(&draft.dir, &self.dir) {
             Ok(()) => File::open(self.dir.parent().unwrap_or(&self.dir))?
@@ -120,7 +120,7 @@ impl Place {
         }
     }
 
-    /// Returns whether the directory was created before the last boot.
+    /// Returns whether the directory was created before the last boot, or it is unknown in which.
     pub(super) fn is_of_another_boot(&self) -> bool {
         let its = fs::read_to_string(self.dir.join("boot"));
         its.map_or(true, |its| its != host::boot().to_string())
@@ -142,12 +142,12 @@ impl Place {
 
     /// Removes the directory.
     pub(super) fn remove(&self) {
-        // The next attempt finds a directory that could not be removed.
+        // A directory that cannot be removed now is removed later by `clean`.
         drop(fs::remove_dir_all(&self.dir));
     }
 }
 
-/// Removes attempts that ended long ago and whose results were never requested.
+/// Removes the directories of attempts that have not changed for [`KEPT`] and that no process has locked.
 #[expect(
     clippy::disallowed_methods,
     reason = "the age of a file is measured by the system clock"

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 /// The version of the protocol. The far end begins by sending its own.
 pub(super) const VERSION: u32 = 1;
 
-/// The maximum length of a line, in bytes: the saved state of a task and its command are sent in base64.
+/// The maximum length of a line, in bytes. The saved state of a task and its command must fit into one, in base64.
 pub(super) const LINE_BYTES_MAX: usize = 4 << 20;
 
 /// The maximum number of bytes of output in one line.
@@ -35,7 +35,7 @@ impl Text {
         }
     }
 
-    /// Converts the text to an OS string; `None` if that is not possible.
+    /// Converts the text to an OS string; `None` if it is not valid base64 or contains a zero byte.
     pub(super) fn to_os(&self) -> Option<OsString> {
         let bytes = match self {
             Self::Plain(text) => text.clone().into_bytes(),
@@ -67,13 +67,13 @@ pub(super) struct Start {
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
 pub(super) enum Order {
     Start(Start),
-    /// Asks for the result of an attempt. If it was never begun, it will not be.
+    /// Requests the state of an attempt. If the attempt has not begun, it can no longer begin.
     Attach {
         attempt: String,
         /// The number of bytes received of each output stream.
         from: [u64; 2],
     },
-    /// A sign of life.
+    /// Shows that the near end is still connected; answered by `Pong`.
     Ping,
     /// The attempt must stop, with everything it started.
     Stop,
@@ -82,7 +82,7 @@ pub(super) enum Order {
         nth: u64,
         line: String,
     },
-    /// The near end knows how the attempt ended: the far end may forget it.
+    /// The coordinator has received the end of the attempt, so the far end may forget the attempt.
     Acknowledge,
 }
 

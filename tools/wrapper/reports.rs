@@ -1,5 +1,5 @@
-//! Receives reports of an attempt's command on the machine that it runs on: at a socket there, with a secret that is created there
-//! and known nowhere else. Reports are sent to the coordinator one after another, each until it is answered.
+//! Receives reports of an attempt's command on the machine where it runs. The socket and the secret for this are created there, and the
+//! secret never leaves that machine. Reports are sent to the coordinator one after another, each until it is answered.
 
 use crate::wrapper::keeping::Event;
 use crate::wrapper::pipe;
@@ -34,7 +34,7 @@ struct Request {
     report: Value,
 }
 
-/// Receives reports from now on.
+/// Starts a thread that receives reports.
 pub(super) fn receive(listener: UnixListener, secret: String, events: Sender<Event>) {
     let open = Arc::new(AtomicUsize::new(0));
     let secret = Arc::new(secret);
@@ -44,7 +44,7 @@ pub(super) fn receive(listener: UnixListener, secret: String, events: Sender<Eve
             let events = events.clone();
             let is_full = open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX;
             pipe::begin("report", move || {
-                // The client may have disconnected.
+                // An error means that the client has disconnected or is too slow.
                 drop(take(stream, (&secret, is_full), &events));
                 open.fetch_sub(1, Ordering::Relaxed);
             });
@@ -83,7 +83,7 @@ fn take(
     writer.write_all(answer.as_bytes())
 }
 
-/// Compares two secrets in constant time, so that the time does not reveal how much of a guess is right.
+/// Returns whether two secrets are the same. The time this takes does not reveal how much of a guess is right.
 fn is_same(a: &str, b: &str) -> bool {
     let differs = |(a, b): (u8, u8)| a ^ b;
     a.len() == b.len()
