@@ -19,7 +19,7 @@ pub enum Retry {
 pub enum Exit {
     /// The answer is no, or a problem was found.
     No = 1,
-    /// The command cannot be carried out as it was given.
+    /// The command or its arguments are invalid.
     Usage = 2,
     /// Something cannot be read or reached.
     Unreachable = 3,

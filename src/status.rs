@@ -44,15 +44,16 @@ pub struct NodeStatus {
     pub now: Timestamp,
     /// The wall clock minus node time, in milliseconds.
     pub wall_offset_ms: i64,
-    /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; nothing is pruned meanwhile.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, if that is so far that the clock is in doubt. Nothing is
+    /// pruned while it is.
     pub clock_ahead_ms: Option<u64>,
-    /// What recovery found at the start.
+    /// What recovery found at startup.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,
     /// The result of the newest reload of the configuration, if there was one.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub reloaded: Option<Reloaded>,
-    /// Whether some kinds of new work are refused until the next start.
+    /// Whether some kinds of new work are refused until the node restarts.
     pub draining: bool,
     /// The kinds of work that are refused: `locks`, `jobs`, `claims` of jobs, `passes` of leases, `tasks`.
     pub draining_what: Vec<&'static str>,
@@ -102,7 +103,7 @@ pub struct NodeStatus {
     pub halted: Option<String>,
 }
 
-/// How a node follows processes: the features of its kernel, and the number of processes in doubt.
+/// How a node follows processes: the features of its kernel, and the number of processes whose state is unknown.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct FollowingStatus {
@@ -120,7 +121,7 @@ pub struct FollowingStatus {
     pub control_groups: Option<bool>,
     /// The number of followed processes for which it is unknown whether they are alive: their lookup failed and is repeated.
     pub unknown: u32,
-    /// The same in words, without the numbers.
+    /// The features of the kernel as text for users.
     pub words: String,
 }
 
@@ -192,7 +193,7 @@ pub struct Listening {
 )]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LockserverStats {
-    /// Seconds since the start.
+    /// Seconds since the listener was opened.
     pub uptime: u32,
     /// Lock requests.
     pub requests: u32,
@@ -270,22 +271,22 @@ pub struct HttpStats {
 /// The result of a reload of the configuration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Reloaded {
-    /// The number of this reload since the start, from 1.
+    /// The number of reloads since startup, including this one.
     pub count: u64,
     /// The reasons why settings were left unchanged; empty if everything was read.
     pub problems: Vec<String>,
 }
 
-/// What recovery found at a start.
+/// What recovery found at startup.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Recovered {
     /// The number of records replayed.
     pub records: u64,
     /// Whether the previous run shut down cleanly, or there was none.
     pub clean: bool,
-    /// How long recovery took, in milliseconds.
+    /// The time that recovery took, in milliseconds.
     pub ms: u64,
-    /// The end of the log that was cut off, described as text.
+    /// A description of the unfinished end of the journal that was cut off, if there was one.
     pub cut: Option<String>,
     /// The snapshot that recovery began with, and the last sequence number it covers.
     pub snapshot: Option<(String, Seq)>,
@@ -296,9 +297,9 @@ pub struct Recovered {
 /// The journal, as shown in the status.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct JournalStatus {
-    /// Entries up to this one may be answered.
+    /// The sequence number of the last entry whose answer may be sent.
     pub released: Seq,
-    /// Counters since the start.
+    /// Counters since startup.
     #[serde(flatten)]
     pub counts: JournalCounts,
     /// The disk space left: `ample`, `low` or `scant`.
@@ -308,7 +309,7 @@ pub struct JournalStatus {
 /// An actor, as shown in the status.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ActorReport {
-    /// What the actor reports.
+    /// The state of the actor, as reported by the actor itself.
     #[serde(flatten)]
     pub status: ActorStatus,
     /// Its panics, as the Supervisor has recorded them.
@@ -316,7 +317,7 @@ pub struct ActorReport {
     pub panics: supervisor::Record,
 }
 
-/// Returns the durability as the flag spells it; `memory` if there are no `files`.
+/// Returns the durability as the flag `--fsync` spells it; `memory` if the node keeps no files.
 pub(crate) fn fsync_words(fsync: Fsync, files: bool) -> String {
     match fsync {
         _ if !files => "memory".to_owned(),

@@ -86,7 +86,7 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// Formats a duration in its two largest units.
+/// Formats a duration in its two largest units, or in seconds if it is shorter than a minute.
 pub fn span(ms: u64) -> String {
     let seconds = ms / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
