@@ -1,4 +1,4 @@
-//! Draining: the node accepts no new work until the next start, while work in progress is allowed to finish.
+//! Draining: the node accepts no new work until it restarts, while work in progress is allowed to finish.
 
 use crate::actors::{dispatch, lease, lock, queue};
 use crate::handle::{Command, Handle, QueueError};
@@ -93,7 +93,7 @@ impl Drains {
         self.locks || self.jobs || self.claims || self.passes || self.tasks
     }
 
-    /// Returns the names of what is draining, for users.
+    /// Returns the names of the kinds of work that are draining, for users.
     pub fn words(self) -> Vec<&'static str> {
         let all = [
             (self.locks, "locks"),

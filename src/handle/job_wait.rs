@@ -38,7 +38,7 @@ impl JobWait {
             biased;
             answer = self.wait.answer() => answer??,
             Ok(_) = self.draining.wait_for(|drains| drains.claims) => {
-                // A claim may have been made at this moment. It must be returned, because nothing else would give it back.
+                // A claim may have been made in the meantime. It must be returned to the caller, because nothing else would end it.
                 match self.wait.withdraw().await {
                     Some(answer) => answer?,
                     None => Reply::Refused(Refused::Draining),

@@ -1,8 +1,8 @@
 //! Facts that the operating system reports about the host and this process.
 //!
-//! Files below `/proc` are usually read in microseconds, but some may be on a user-space file system that hangs. They
-//! are therefore read on a separate thread, at most one at a time, and every waiting caller gets its reading. A fact
-//! that cannot be read is missing, and is not an error.
+//! Files below `/proc` are usually read in microseconds, but some may be on a user-space file system that hangs. They are therefore read on
+//! a separate thread, at most one at a time, and every caller that waits meanwhile gets the same reading. A fact that cannot be read is
+//! missing, and is not an error.
 
 use crate::spine::guard::guard;
 use crate::status::{HostStatus, ProcessStatus};
@@ -18,7 +18,7 @@ pub(super) struct Reading {
     pub(super) process: ProcessStatus,
 }
 
-/// Reads the facts on demand.
+/// A reader of the facts, shared by all callers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System(Arc<Mutex<Readers>>);
 

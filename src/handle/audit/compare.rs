@@ -1,4 +1,5 @@
-//! Compares the state of the actors with each other and with the state of the machine. Pure: takes a picture, returns disagreements.
+//! Compares the state of the actors with each other and with the state of the machine. Has no side effects: it returns the disagreements in
+//! a [`Picture`] of the state.
 
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
@@ -84,8 +85,8 @@ impl Picture {
     }
 
     /// Compares an attempt with its process and its locks. Each step is followed immediately by the next, so an attempt that is at the same
-    /// step in the next look has lost an event. The exception is a disk that is low on space: the next step is then refused, and is
-    /// requested again when there is space.
+    /// step in the next look of the audit has lost an event. The exception is a disk that is low on space: the next step is then refused,
+    /// and is requested again when there is space.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
         let which = AttemptId {
             task,
