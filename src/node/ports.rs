@@ -27,7 +27,7 @@ pub(super) fn start(
     })
 }
 
-/// An action of `M`, whose type selects the port.
+/// A type of actions of the machine `M`; each type has its own port.
 trait Performed<M: Actor<Action = Self>>: Sized {
     /// Returns the port; it reports results through `completions`.
     fn port(completions: Completions<M>, spine: &Rc<Spine>, keeping: &Keeping) -> Box<dyn Port<M>>;

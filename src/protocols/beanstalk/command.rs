@@ -132,7 +132,7 @@ impl<'a> TubeName<'a> {
     /// The maximum length of a name, in bytes.
     pub const BYTES_MAX: usize = 200;
 
-    /// Returns `bytes` as a name if they form a valid one.
+    /// Returns `bytes` as a name, or `None` if they are not a valid one.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let first = bytes.first()?;
         let valid = *first != b'-'
