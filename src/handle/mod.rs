@@ -1,5 +1,6 @@
-//! The handle to a running node, usable from any thread: its locks, queues, processes, leases and tasks, its events and its status. The
-//! handle depends on no listener. The listeners are built on the handle, and [`node`](crate::node) connects the two.
+//! The handle to a running node, usable from any thread: its locks, queues, processes, leases and tasks, its events and its status.
+//!
+//! The handle depends on no listener. The listeners are built on the handle, and [`node`](crate::node) connects the two.
 
 mod audit;
 mod claimed;

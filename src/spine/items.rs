@@ -49,7 +49,7 @@ impl<T: Item + Default + Clone> Items<T> {
         items.map(|(slot, item)| (slot, item.clone())).collect()
     }
 
-    /// Changes an item by calling `make` on it, as part of this entry. A missing item starts as the default.
+    /// Changes an item by calling `make` on it, as part of this entry, and returns it. A missing item starts as the default.
     pub fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut T)) -> &T {
         if self.kept.get(slot).is_some() {
             self.kept.change(self.pages.by(entry), slot, make);

@@ -1,9 +1,10 @@
-//! Checks whether the actors agree with each other and with the state of the machine. They always should; an audit verifies that they do. A
-//! look examines the actors one after another, so it may see one actor before a notification and another actor after it. An audit therefore
-//! looks several times, and a disagreement counts only if every look finds exactly the same one. A disagreement names the attempt by its
-//! token and the process by its record, neither of which is ever reused. By the last look, notifications in flight have arrived: each
-//! answer to a look waits for the journal, and each actor handles earlier notifications before a query. Counts that are compared come from
-//! a single answer of one actor.
+//! Checks whether the actors agree with each other and with the state of the machine. They always should; an audit verifies that they do.
+//!
+//! A look examines the actors one after another, so it may see one actor before a notification and another actor after it. An audit
+//! therefore looks several times, and a disagreement counts only if every look finds exactly the same one. A disagreement names the attempt
+//! by its token and the process by its record, neither of which is ever reused. By the last look, notifications in flight have arrived:
+//! each answer to a look waits for the journal, and each actor handles earlier notifications before a query. Counts that are compared come
+//! from a single answer of one actor.
 //!
 //! | file | holds |
 //! |---|---|

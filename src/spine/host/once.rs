@@ -37,7 +37,7 @@ impl<M: Actor> Host<M> {
             .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Returns whether any of these was carried out before. Messages with keys are never mixed with others.
+    /// Returns whether any of these items was carried out before under its key. Messages with keys are never mixed with others.
     pub(super) fn comes_again(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
         let Some(Item::Keyed(..)) = items.first() else {
             return false;
