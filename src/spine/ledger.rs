@@ -49,7 +49,7 @@ pub struct Poisoned<M> {
     pub message: M,
 }
 
-/// The number of entries that each actor has appended since the start.
+/// The number of entries that each actor has appended since startup.
 #[derive(Debug, Default)]
 pub struct EntryCounts([AtomicU64; 8]);
 
@@ -79,9 +79,9 @@ pub struct Ledger {
     batch: Batch,
     /// The node's state, according to the marks so far.
     marked: Marked,
-    /// The time at which the previous log ended, if there was one.
+    /// The time of the last record of the previous run, if there was one.
     ended: Option<Timestamp>,
-    /// When the wall clock came into doubt since the start, or last stepped.
+    /// The node time of startup, or of the wall clock's last step if that is later.
     doubted: Timestamp,
     /// How far the wall clock is ahead while it is in doubt, in milliseconds.
     ahead: Arc<AtomicU64>,
@@ -90,15 +90,15 @@ pub struct Ledger {
     space: u64,
     /// Bytes handed over that were not yet written when last checked.
     handed: u64,
-    /// Without a journal, no records are gathered and no numbers reserved.
+    /// Whether the node keeps no journal, so that no records are gathered and no numbers are reserved.
     memory: bool,
     appended: Appended,
     counts: Arc<EntryCounts>,
-    /// The numbers skipped after the tail.
+    /// The number of sequence numbers skipped after the end of the recovered journal.
     skipped: u64,
 }
 
-/// The part of the log that a start would have to replay without a newer snapshot.
+/// An amount of log: a number of records and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
     /// The number of records, not counting marks.
@@ -107,7 +107,7 @@ pub struct Appended {
     pub bytes: u64,
 }
 
-/// The threshold at which enough has been appended.
+/// The amount of appended log at which a checkpoint is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
     /// The number of records to reach, unless `bytes` is reached.
@@ -197,7 +197,8 @@ impl Ledger {
         }
     }
 
-    /// Lets an actor refuse new work from here until the next start. Returns the mark, if this refuses more than before.
+    /// Makes an actor refuse new work from here until the server restarts. Returns the mark, or `None` if the actor refuses as much
+    /// already.
     pub fn drain(&mut self, actor: ActorId, draining: Draining) -> Option<Stamp> {
         let more = draining > self.marked.draining(actor);
         more.then(|| self.mark(&Mark::Drain { actor, draining }))
@@ -434,7 +435,7 @@ impl Ledger {
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space
     }
 
-    /// Returns the total that was appended, including what the start replayed.
+    /// Returns the total that was appended, including what recovery replayed.
     pub fn appended(&self) -> Appended {
         self.appended
     }

@@ -46,7 +46,7 @@ impl<M: Machine> Default for Outbox<M> {
 }
 
 impl<M: Machine> Outbox<M> {
-    /// Sets the port that performs actions. Actions wait until there is one.
+    /// Sets the port that performs actions. It must be set before an action is released.
     pub fn perform_by(&self, port: Box<dyn Port<M>>) {
         *self.port.borrow_mut() = Some(port);
     }

@@ -1,4 +1,4 @@
-//! Work on two threads at a time while the caller waits. A start does this in many places.
+//! Runs two functions at the same time, one on the calling thread and one on another. Recovery does this in many places.
 //!
 //! Guarantees: one thread takes items in the order in which the other makes them; a panic is passed on to the calling thread.
 

@@ -1,5 +1,5 @@
-//! Answers on their way to a caller that may no longer be waiting. An undelivered answer is not dropped, but passed
-//! to a fallback. Each answer reaches exactly one of the two, unless the node ends.
+//! A channel for answers to a caller that may no longer be waiting. An undelivered answer is not dropped, but passed to a fallback. Each
+//! answer reaches either the caller or the fallback, unless the node ends.
 
 use crate::spine::delivery::{Answer, ReplyTo};
 use std::sync::Arc;

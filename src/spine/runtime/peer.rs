@@ -11,7 +11,7 @@ use crate::spine::supervision::Verdict;
 use actix::Addr;
 use std::rc::Rc;
 
-/// An actor, as other actors see it.
+/// An actor's address for messages from other actors.
 pub(super) struct Address<M: Actor>(Addr<Shell<M>>);
 
 impl<M: Actor> Address<M> {
@@ -34,7 +34,7 @@ impl<M: Actor> Peer for Address<M> {
     }
 }
 
-/// Where a port reports the completion of actions. Clones refer to the same actor, and can be used from any thread.
+/// The address to which a port reports the completion of actions. Clones refer to the same actor, and can be used from any thread.
 pub struct Completions<M: Actor>(Addr<Shell<M>>);
 
 impl<M: Actor> Clone for Completions<M> {

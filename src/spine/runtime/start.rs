@@ -1,4 +1,4 @@
-//! Starting actors, and the tasks of the core.
+//! Starts actors and the tasks of the core thread.
 
 use super::mailbox::Mailbox;
 use super::paging::Pager;
@@ -42,7 +42,8 @@ pub fn start<M: Actor>(
 pub fn block_on<T>(run: impl Future<Output = T>) -> T {
     actix::System::new().block_on(async {
         let result = run.await;
-        // actix polls an actor once more when it drops it: an actor that has not started yet would start then, when no timer can be set.
+        // actix polls an actor once more when it drops it. An actor that has not started yet would start only then, when no timer can be
+        // set, so it gets the chance to start before that.
         tokio::task::yield_now().await;
         result
     })
