@@ -70,7 +70,7 @@ pub fn count(number: u64, one: &str) -> String {
     format!("{} {one}{plural}", grouped(number))
 }
 
-/// Formats a size in the largest unit of which it has at least one.
+/// Formats a size in the largest unit that does not exceed it.
 pub fn bytes(number: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut scaled = (number, 0, "B");

@@ -24,7 +24,7 @@ pub(super) fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) 
     mailbox.cast(vec![Item::Message(release)]);
 }
 
-/// A wait for a job. Dropping it ends the wait; a job claimed for it at that moment is given back.
+/// A wait for a job. Dropping it ends the wait; a job claimed for it in the meantime is given back.
 pub struct JobWait {
     pub(super) wait: Waiting<QueueMachine>,
     pub(super) draining: watch::Receiver<Drains>,

@@ -1,4 +1,5 @@
-//! Typed access to a node's leases: the API for programs that embed it, and the basis of the listeners.
+//! Typed access to a node's leases: the API for programs that embed it, and the basis of the listeners. A lease is a named right to run one
+//! *pass* at a time: one run of a command by the node, or of any work by a client. See `docs/leases.md`.
 //!
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal; a request for a pass is therefore answered before its command runs.
@@ -180,7 +181,7 @@ impl Leases {
         }
     }
 
-    /// Reports that a client is still running its pass, and optionally binds the pass to another process.
+    /// Reports that a client is still running its pass, and optionally binds the pass to another process. Returns the lease afterwards.
     pub async fn renew(
         &self,
         name: &Name,
@@ -196,7 +197,7 @@ impl Leases {
         .await
     }
 
-    /// Reports that a pass run by a client has ended, with its exit status.
+    /// Reports that a pass run by a client has ended, with its exit status. Returns the lease afterwards.
     pub async fn finish(
         &self,
         name: &Name,

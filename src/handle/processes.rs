@@ -268,8 +268,8 @@ impl Processes {
         Ok(all)
     }
 
-    /// Checks whether each process recorded as alive still exists. If one does not, its record is updated once it is
-    /// known how the process ended: see [`Processes::ended`].
+    /// Checks whether each process recorded as alive still exists, and returns those that do not. If one does not, its record is updated
+    /// once it is known how the process ended: see [`Processes::ended`].
     pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {
         let mut found = Reconciled::default();
         let mut selection = Selection {

@@ -1,4 +1,5 @@
-//! Typed access to a node's tasks: the API for programs that embed it, and the basis of the listeners.
+//! Typed access to a node's tasks: the API for programs that embed it, and the basis of the listeners. A task runs in *bursts*, each of
+//! which is one run of its command on a thread of a server. See `docs/tasks.md`.
 //!
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal.

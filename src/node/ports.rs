@@ -14,7 +14,7 @@ use crate::spine::shared::Spine;
 use crate::spine::supervision::Verdict;
 use std::rc::Rc;
 
-/// Starts every actor.
+/// Starts every actor, and returns their mailboxes.
 pub(super) fn start(
     hosts: Actors<HostOf>,
     rules: Rules,

@@ -34,7 +34,7 @@ impl Directory {
         self.peers.insert(actor, peer);
     }
 
-    /// Returns an actor's peer, for code that intercepts messages: tests drop some of them.
+    /// Returns an actor's peer, or `None` if there is no such actor. Tests use it to drop some messages.
     pub fn peer(&self, actor: ActorId) -> Option<Rc<dyn Peer>> {
         self.peers.get(&actor).map(Rc::clone)
     }

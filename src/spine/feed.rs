@@ -255,8 +255,8 @@ pub enum Notification {
         /// The reader's new position.
         upto: Position,
     },
-    /// The reader asked for events after `after`, a position not reached yet: it belongs to another log, or is invalid. The reader gets
-    /// every event from now on.
+    /// The reader requested events after `after`, a position that the feed has not reached: it is from another log, or invalid. The reader
+    /// gets every event from now on.
     Ahead {
         /// The requested position.
         after: Position,

@@ -127,7 +127,7 @@ impl Appended {
 }
 
 impl Ledger {
-    /// Creates a ledger that continues after `tail`. Its first mark must be a reserve, its second a start.
+    /// Creates a ledger that continues after `tail`. [`start`](Self::start) must be called before anything else is ordered.
     pub fn new(clock: Arc<dyn Clock>, tail: &Tail, marked: Marked, memory: bool) -> Self {
         let next = tail.next();
         Self {
@@ -184,7 +184,7 @@ impl Ledger {
         Start { stamp, skipped }
     }
 
-    /// Records that a slot is about to be sealed with these states.
+    /// Records that a slot is about to be sealed with these states, and returns the number and time of the record.
     pub fn checkpoint(&mut self, slot: u8, states: Vec<Watermark>) -> Stamp {
         self.mark(&Mark::Checkpoint { slot, states })
     }
@@ -204,7 +204,7 @@ impl Ledger {
         more.then(|| self.mark(&Mark::Drain { actor, draining }))
     }
 
-    /// Records a clean stop.
+    /// Records a clean stop, and returns the number and time of the record.
     pub fn stop(&mut self) -> Stamp {
         self.mark(&Mark::Stop)
     }

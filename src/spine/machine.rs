@@ -113,8 +113,8 @@ pub trait Machine: Send + Sized + 'static {
 
     /// Called when the server started: restarts every span in full, and ends what belonged to connections.
     fn start(&mut self, _start: Start) {}
-    /// Restates every obligation of the machine: the tells and actions that should be under way. Called after recovery, after a rebuild,
-    /// and some time after a tell or a completion was refused, so each must be an upsert.
+    /// Restates every obligation of the machine: the messages to other actors (tells) and the actions that should be under way. Called
+    /// after recovery, after a rebuild, and some time after a tell or a completion was refused, so each must be an upsert.
     fn resume(&mut self, _effects: &mut Effects<Self>) {}
 }
 
@@ -135,7 +135,8 @@ pub trait Timed: Machine {
     fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
         None
     }
-    /// Returns the first item that is due, in (deadline, id) order. May sort volatile indexes, but changes nothing else.
+    /// Returns the first item that is due, in (deadline, id) order, or `None` if none is due. May sort volatile indexes, but changes
+    /// nothing else.
     fn due(&mut self, _now: Now) -> Option<u64> {
         None
     }

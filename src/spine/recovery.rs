@@ -353,7 +353,7 @@ pub struct SnapshotSurvey {
     pub reaches: Seq,
 }
 
-/// Finds the complete snapshots of this log, and describes what is wrong with the others.
+/// Returns the complete snapshots of this log, and descriptions of what is wrong with the others.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryError> {
     let examine = |slot| {
         let look = slots.look_closely(slot)?;

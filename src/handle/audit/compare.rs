@@ -254,7 +254,7 @@ fn of_status(task: &UnderWay) -> Vec<Disagreement> {
     found
 }
 
-/// Returns the key, task and attempt that a task lock belongs to.
+/// Returns the key, task and attempt that a task lock belongs to; `None` if the entry does not belong to an attempt.
 fn of_lock(entry: &EntryView) -> Option<(&'static str, u64, Token)> {
     let keys = [EXECUTE, UPDATE];
     let key = keys

@@ -98,7 +98,7 @@ impl Handle {
         Ok(audit)
     }
 
-    /// Runs an audit, then does for each disagreement what the lost event would have done.
+    /// Runs an audit, then does for each disagreement what the lost event would have done. Returns which disagreements were resolved.
     pub async fn audit_and_mend(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
         if found.is_empty() {

@@ -289,7 +289,7 @@ impl<'a> Arguments<'a> {
         u32::try_from(number & u64::from(u32::MAX)).ok()
     }
 
-    /// Parses the rest as a tube name.
+    /// Parses the rest of the line as a tube name.
     fn tube(&mut self) -> Option<TubeName<'a>> {
         TubeName::new(self.rest)
     }

@@ -223,7 +223,7 @@ impl BeanstalkSession {
         self.presence = self.queues.begin_watch(self.client.presence());
     }
 
-    /// Takes the next command from the queue, and updates the statistics.
+    /// Takes the next command from the queue, and updates the statistics; `None` if the queue is empty.
     fn next(&mut self) -> Option<Request> {
         let (asked, counted) = self.taken.pop_front()?;
         let counters = &self.shared.counters;

@@ -35,7 +35,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The number of ticks in a row after which other actors get their turn: expiring a million locks at once must not stall the node.
+/// The number of ticks (messages of due items) in a row after which other actors get their turn: expiring a million locks at once must not
+/// stall the node.
 const TICKS_IN_A_ROW: usize = 1024;
 
 /// The cost of the work done in a row, in ordinary commands, after which other actors get their turn: the mailbox of an actor that is
@@ -141,7 +142,7 @@ impl<M: Actor> Host<M> {
         Ok(())
     }
 
-    /// Accepts a delivery. The previous one must be done.
+    /// Accepts a delivery, and carries it out until it is done or other actors must have their turn. The previous delivery must be done.
     pub fn deliver(&mut self, ledger: &mut Ledger, delivery: Delivery<M>) -> Flow {
         assert!(
             self.backlog.is_none(),
@@ -433,7 +434,7 @@ impl<M: Actor> Host<M> {
         asked.map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Records in the journal that this message was not applied.
+    /// Records in the journal that this message was not applied, and returns the report of its panic.
     fn poison(
         &mut self,
         ledger: &mut Ledger,
@@ -453,7 +454,7 @@ impl<M: Actor> Host<M> {
         Self::report(ledger, now, stage, cause)
     }
 
-    /// Marks the state as spent after a panic that no message caused.
+    /// Marks the state as spent after a panic that no message caused, and returns the report.
     fn spend(&mut self, ledger: &Ledger, now: Now, (stage, cause): (Stage, String)) -> Report {
         self.spent = true;
         self.effects.take();

@@ -57,7 +57,7 @@ pub(super) async fn rebuild<M: Actor>(
     }
 }
 
-/// Runs long work for an actor on a separate thread. If the work panics, the channel closes without an answer.
+/// Runs long work for an actor on a separate thread. Returns the channel for the result, which closes without one if the work panics.
 fn on_thread<T: Send + 'static>(
     actor: &str,
     work: impl FnOnce() -> T + Send + 'static,

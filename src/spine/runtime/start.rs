@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Starts an actor on the core thread, with the port that performs its actions.
+/// Starts an actor on the core thread, with the port that performs its actions. Returns its mailbox.
 pub fn start<M: Actor>(
     mut host: Host<M>,
     rules: M::Rules,
@@ -38,7 +38,7 @@ pub fn start<M: Actor>(
     Mailbox::new(address, admission)
 }
 
-/// Runs a node's core on the calling thread, until `run` completes.
+/// Runs a node's core on the calling thread until `run` completes, and returns its result.
 pub fn block_on<T>(run: impl Future<Output = T>) -> T {
     actix::System::new().block_on(async {
         let result = run.await;
