@@ -222,8 +222,8 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Serializes 128-bit numbers, as hexadecimal digits in human-readable formats, since JSON numbers are not that wide. For fields:
-/// `#[serde(with = "crate::ids::wide")]`.
+/// Serializes 128-bit numbers, as hexadecimal digits in human-readable formats, because JSON readers do not support numbers that wide.
+/// Fields use it with `#[serde(with = "crate::ids::wide")]`.
 pub(crate) mod wide {
     use serde::{Deserialize as _, Deserializer, Serializer};
 

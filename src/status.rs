@@ -32,7 +32,7 @@ pub struct NodeStatus {
     pub version: &'static str,
     /// The id of the node's process.
     pub pid: u32,
-    /// The data directory, if the node keeps files.
+    /// The data directory; absent if the node keeps no files.
     pub data: Option<PathBuf>,
     /// The durability: `always`, `interval:MS`, `never`, or `memory`.
     pub fsync: String,
@@ -73,15 +73,15 @@ pub struct NodeStatus {
     /// How processes are followed.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub following: FollowingStatus,
-    /// What a memory limit applies to here: `tree`, a process and everything it started together, or `process`, each process separately.
-    /// Absent until a process has been launched.
+    /// What a memory limit applies to on this machine: `tree` (a process together with everything that it started) or `process` (each
+    /// process separately). Absent until a process has been launched.
     pub memory_limits: Option<&'static str>,
     /// The number of commands delivered and not yet answered.
     pub open_commands: u64,
-    /// The journal, if the node keeps files.
+    /// The journal; absent if the node keeps no files.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub journal: Option<JournalStatus>,
-    /// The snapshots, if the node keeps files.
+    /// The snapshots; absent if the node keeps no files.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub snapshots: Option<SnapshotStatus>,
     /// The actors.
@@ -312,7 +312,7 @@ pub struct ActorReport {
     /// The state of the actor, as reported by the actor itself.
     #[serde(flatten)]
     pub status: ActorStatus,
-    /// Its panics, as the Supervisor has recorded them.
+    /// The actor's panics, as recorded by the Supervisor.
     #[serde(flatten)]
     pub panics: supervisor::Record,
 }

@@ -11,7 +11,8 @@ pub fn steers(letter: char) -> bool {
     turns || letter.is_control()
 }
 
-/// Formats bytes as text, with `\xNN` for bytes that are not printable.
+/// Formats bytes as text: unchanged if they are printable UTF-8 without a backslash, otherwise with escapes such as `\n` and `\xNN` for all
+/// bytes that are not printable ASCII.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(|c: char| steers(c) || c == '\\') => text.to_owned(),

@@ -42,7 +42,7 @@ impl Queues {
         self.change(id, Message::Bury { id, by, priority }).await
     }
 
-    /// Restarts the claim's time limit, and binds the claim to the process of a handle from [`Queues::bound`]. Returns the job's state
+    /// Restarts the claim's time limit. A handle from [`Queues::bound`] also binds the claim to its process. Returns the job's state
     /// afterwards, as [`Queues::release`] does.
     pub async fn touch(&self, id: u64, token: Token) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);

@@ -109,7 +109,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::Draining => "the coordinator is draining and accepts no new locks",
         Refused::NoOwner => "the owner is empty",
         Refused::Reserved => "the key is reserved for the coordinator",
-        Refused::StaleToken => "the token is stale: the lock has passed on",
+        Refused::StaleToken => "the token is stale: the lock was released or has expired",
         Refused::Fencing => "the lock has expired, and its process is being killed",
         Refused::Full => "the limit on holders and waiters of locks is reached",
         Refused::DiskFull => "the disk is full",

@@ -332,7 +332,7 @@ impl Checkpoints {
                 actor.abort();
             }
         }
-        // Whatever the result, the slot is released before any other task may use it.
+        // Whatever the result, waits until the snapshot thread has released the slot, because another task may use it next.
         let seal: Option<Seal> = end.await.unwrap_or_default();
         self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
         let Sealed { seal, trimmed } = taken?;

@@ -428,8 +428,8 @@ impl Ledger {
         self.handed = handed;
     }
 
-    /// Returns whether the bytes not yet written may exceed the prepared space. Before anything else is decided, it must then be known
-    /// whether the disk is full; once that is known, the reserve may be used.
+    /// Returns whether the bytes not yet written may exceed the prepared space. Nothing more is decided then until it is known whether the
+    /// disk is full; after that, the reserve may be used.
     fn is_crowded(&self) -> bool {
         let on_its_way = self.handed + self.batch.len() as u64;
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space

@@ -95,7 +95,8 @@ pub trait Machine: Send + Sized + 'static {
     fn cost(_asked: Request<'_, Self>) -> usize {
         1
     }
-    /// Returns how a message from a client or another actor affects disk space that is running out. Ticks are never refused.
+    /// Returns the effect of a message on disk space, which determines whether it is refused when the disk is almost full. Ticks are never
+    /// refused.
     fn weight(&self, _message: &Self::Message) -> Weight {
         Weight::Adds
     }
@@ -145,7 +146,8 @@ pub trait Timed: Machine {
     fn tick(&self, item: u64) -> Self::Message {
         unreachable!("item {item} is never due")
     }
-    /// Holds back removals on a date while `held` is true, because the wall clock is in doubt. Volatile: a new machine holds nothing back.
+    /// Holds back removals on a date while `held` is true, because the wall clock is in doubt (far ahead of its expected time). Volatile: a
+    /// new machine holds nothing back.
     fn hold(&mut self, _held: bool) {}
     /// Holds back work that requires other actors to add something, while `held` is true: the disk is low on space, and they would refuse
     /// it. Volatile, like [`hold`](Self::hold).
@@ -333,7 +335,7 @@ pub struct Start {
     pub skipped: u64,
 }
 
-/// How a message affects disk space that is running out.
+/// The effect of a message on disk space, which determines whether it is refused when the disk is almost full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// It adds something that stays.

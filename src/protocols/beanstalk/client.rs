@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The state of a client that its requests to the QueueActor depend on.
+/// The part of a client's state that determines its requests to the QueueActor.
 pub(crate) struct Client {
     pub(crate) worker: Worker,
     pub(crate) using: QueueName,

@@ -1,4 +1,5 @@
-//! The schedule for restating obligations after a refusal: soon after the first, and after a longer delay if refusals continue.
+//! The schedule for restating a machine's obligations (the tells and actions that it still needs, see `effect.rs`) after a refusal: soon
+//! after the first, and after a longer delay if refusals continue.
 
 use crate::clock::Timestamp;
 use crate::spine::effect::{RESTATE_FIRST_MS, RESTATE_MS, RESTATE_MS_MAX};
