@@ -327,7 +327,7 @@ pub struct HttpConfig {
     pub names: Vec<String>,
     /// The maximum number of connections of each listener at a time.
     pub connections_max: u32,
-    /// The maximum number of waiting requests at a time.
+    /// The maximum number of requests at a time that wait for a condition, such as a granted lock or a ready job.
     pub waits_max: u32,
 }
 

@@ -273,7 +273,7 @@ pub struct HttpStats {
 pub struct Reloaded {
     /// The number of reloads since startup, including this one.
     pub count: u64,
-    /// The reasons why settings were left unchanged; empty if everything was read.
+    /// The reasons why settings were not applied; empty if all of them were.
     pub problems: Vec<String>,
 }
 
@@ -290,7 +290,7 @@ pub struct Recovered {
     pub cut: Option<String>,
     /// The snapshot that recovery began with, and the last sequence number it covers.
     pub snapshot: Option<(String, Seq)>,
-    /// Problems found in snapshots, as text. The snapshots are written again.
+    /// Problems found in snapshots, or in parts of the journal that are not needed, as text. A new snapshot is taken because of them.
     pub mended: Vec<String>,
 }
 

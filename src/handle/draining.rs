@@ -27,7 +27,7 @@ pub enum Drain {
     Tasks,
     /// All of the above.
     All,
-    /// No new jobs. Claims continue, and this alone does not make the node stop: draining as beanstalkd defines it.
+    /// No new jobs, while claims continue. This is draining as beanstalkd defines it, and [`Handle::drained`] does not wait for it.
     #[cfg_attr(feature = "http", serde(skip))]
     Jobs,
 }
@@ -168,7 +168,7 @@ impl Handle {
             match self.left().await {
                 Ok(left) if left == InProgress::default() => return Ok(()),
                 Err(QueueError::Stopped(stopped)) => return Err(stopped),
-                // An actor that panicked is restarted, or the node halts.
+                // Tries again: an actor that panicked is restarted, or the node halts.
                 Ok(_) | Err(_) => {}
             }
         }

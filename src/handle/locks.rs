@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// How long to hold a lock, how long to wait for it, and at which priority.
+/// The terms of a request for a lock: how long to hold it, how long to wait for it, and at which priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Seconds until the lock expires unless it is renewed. With 0, it expires before the next command is carried out.
@@ -196,7 +196,7 @@ impl Locks {
                 tie,
             }))
             .await;
-        // A refused request made no entry, and an entry that existed before stays.
+        // A refused request has created no entry, and must not end one that existed before.
         withdrawal.due &= standing.is_ok();
         let standing = standing?;
         let granted = match standing.token {

@@ -306,7 +306,7 @@ impl Queues {
     /// Returns a random queue from which a job of one of these types, or of any type if `kinds` is empty, can be claimed now; `None` if
     /// there is no such queue. Queues that are paused, throttled or read-only are not considered.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
-        // No two tickets are equal, which is random enough for this.
+        // The choice need not be unpredictable. Tickets are unique, so it differs from call to call.
         let chance = self.mailbox.ticket().0;
         let kinds = kinds.iter().map(|kind| kind.clone().into_bytes());
         let kinds = Arc::new(kinds.collect());

@@ -180,7 +180,7 @@ impl Tasks {
     /// Applies an action to a task.
     ///
     /// # Errors
-    /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if it is to run again and is not over.
+    /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if the action would restart a task that is not over.
     pub async fn act(&self, task: u64, act: Act) -> Result<TaskView, TaskError> {
         self.task(self.send(Message::Act { task, act }).await?)
     }
@@ -328,7 +328,7 @@ impl Tasks {
         }
     }
 
-    /// Handles a report from the command of an attempt about its burst, and returns how often the task has saved so far. A report from
+    /// Handles a report from the command of an attempt about its burst, and returns how often the task has saved data so far. A report from
     /// another machine is numbered with `nth`, and counts only once even if it arrives again.
     ///
     /// # Errors
@@ -348,7 +348,7 @@ impl Tasks {
         Ok(self.task(self.send(message).await?)?.task.revision)
     }
 
-    /// Returns how often the task of an attempt has saved, and the newest saved data.
+    /// Returns how often the task of an attempt has saved data, and the newest saved data.
     pub async fn saved(&self, process: ProcessId) -> Result<(u64, Option<Bytes>), TaskError> {
         match self.query(Query::Saved(process)).await? {
             Reply::Saved(revision, body) => Ok((revision, body)),

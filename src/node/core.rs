@@ -349,7 +349,7 @@ impl Open {
                     drop(answer.send(spine.feed().listen(last, after)));
                 }
                 Some(Command::Pause(span, answer)) => runtime::spawn(async move {
-                    // A pause is a timeout around a future that never resolves.
+                    // `clippy.toml` reserves `sleep` for the runtime, so a pause is a timeout around a future that never resolves.
                     let _ = timeout(span, std::future::pending::<()>()).await;
                     let _ = answer.send(());
                 }),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number of bytes, which may be part of a larger budget.
+/// A limit on the number of bytes held, which may be part of a larger budget.
 #[derive(Debug)]
 pub struct Budget {
     held: AtomicU64,

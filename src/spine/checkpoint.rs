@@ -77,7 +77,8 @@ impl Rules {
     }
 }
 
-/// An actor whose pages can be requested. It answers between its messages; if the channel closes without an answer, the actor has ended.
+/// An actor whose pages can be requested. The actor answers a request between two of its messages; if the channel closes without an answer,
+/// the actor has ended.
 pub trait Paged {
     /// Returns the actor's id.
     fn actor(&self) -> ActorId;

@@ -42,7 +42,7 @@ pub type Answer<R> = Result<R, Failed>;
 #[error("internal error: the request panicked and was not applied")]
 pub struct Failed;
 
-/// Receives the answers to a delivery. Called once, on the core.
+/// The function that receives the answers to a delivery. It is called once, on the core thread.
 pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;
 
 /// A wait for a condition, with the function that receives the answer.
@@ -102,7 +102,7 @@ impl<M: Machine> Delivery<M> {
 pub enum Flow {
     /// Everything delivered was carried out.
     Done,
-    /// There is more to do once others have had their turn: call `proceed`.
+    /// There is more to do: call `proceed` once other actors have had their turn.
     Yield,
     /// A panic occurred: wait for the Supervisor's verdict, then call `proceed`, or first rebuild the state if it is spent.
     Panicked(Report),

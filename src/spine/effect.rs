@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 /// only once.
 pub const RESTATE_FIRST_MS: u64 = 10;
 
-/// The delay if an obligation is refused again, in milliseconds.
+/// The delay before the next restatement if an obligation is refused again, in milliseconds. It doubles with each further refusal.
 pub const RESTATE_MS: u64 = 1000;
 
 /// The maximum delay, in milliseconds.

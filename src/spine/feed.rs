@@ -31,7 +31,7 @@ pub struct Feed {
     ring: Mutex<Ring>,
     /// The newest event that may be shown, and whether the feed has ended.
     shown: watch::Sender<Visible>,
-    /// Added to the sequence number of an entry to get its position.
+    /// The offset between the sequence number of an entry and its position in the feed.
     base: u64,
 }
 
@@ -84,7 +84,7 @@ impl Feed {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether there are readers, or were any recently.
+    /// Returns whether events are gathered: whether there are readers, or were until recently.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }

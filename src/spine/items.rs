@@ -81,7 +81,7 @@ pub trait Itemized: Machine {
     fn items(&self) -> &Items<Self::Item>;
     /// Returns the items for modification.
     fn items_mut(&mut self) -> &mut Items<Self::Item>;
-    /// Returns the tick of an item whose deadline has come, see [`Timed::tick`].
+    /// Returns the tick of an item whose deadline has passed, see [`Timed::tick`].
     fn lapse(&self, slot: Slot) -> Self::Message {
         unreachable!("{slot:?} has no deadline")
     }

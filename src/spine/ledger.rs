@@ -83,7 +83,7 @@ pub struct Ledger {
     ended: Option<Timestamp>,
     /// The node time of startup, or of the wall clock's last step if that is later.
     doubted: Timestamp,
-    /// How far the wall clock is ahead while it is in doubt, in milliseconds.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; 0 otherwise.
     ahead: Arc<AtomicU64>,
     room: Room,
     /// The maximum number of bytes handed to the journal but not yet written: the space prepared there, minus the reserve.
@@ -254,7 +254,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the moment of a decision that this actor makes now. No number may be handed out between it and the resulting entry.
+    /// Returns the moment of a decision that this actor makes now. No number may be handed out between this call and the resulting entry.
     pub fn moment(&mut self, actor: ActorId, now: Now) -> Moment {
         self.renew_reserve(now.at);
         Moment {

@@ -183,8 +183,8 @@ pub trait Paged: Machine {
 
 /// The view of a machine for users and programs. No decision depends on it.
 pub trait Observable: Machine {
-    /// The kinds of events that it publishes, besides those of every actor. A subscription to any other kind is refused, so that a
-    /// misspelled kind is reported instead of never matching.
+    /// The kinds of events that the machine publishes, in addition to those of every actor. A subscription to any other kind is refused, so
+    /// that a misspelled kind is reported instead of never matching.
     const KINDS: &'static [&'static str] = &[];
     /// The kinds that are also logged as warnings, because they need a person's attention.
     const WARNINGS: &'static [&'static str] = &[];
@@ -346,7 +346,7 @@ pub enum Weight {
     Frees,
 }
 
-/// Why the host refuses a message before the machine has seen it.
+/// Why the host refuses a message without passing it to the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {

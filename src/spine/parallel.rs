@@ -46,7 +46,7 @@ pub fn ahead<T: Send, M: Send, R>(
     })
 }
 
-/// Sends the items that one thread makes to the other thread.
+/// The sending end for the items that one thread makes and the other takes.
 pub struct BatchSender<T> {
     batch: Vec<T>,
     sender: Sender<Vec<T>>,

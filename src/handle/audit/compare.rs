@@ -40,7 +40,8 @@ pub(super) struct Recorded {
 }
 
 impl Picture {
-    /// Returns whether the end of a right bound to `process` until `until` should have been reported.
+    /// Returns whether `process` has ended, or its whole tree if `until` is [`Until::Tree`]. A right bound to it should then have ended,
+    /// too.
     fn is_over(&self, process: ProcessId, until: Until) -> bool {
         self.records.get(&process).is_none_or(|it| match until {
             Until::Process => it.has_ended || it.is_over,

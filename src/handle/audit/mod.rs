@@ -176,7 +176,7 @@ impl Handle {
         Ok(Look { picture, processes })
     }
 
-    /// Returns the live processes launched for attempts, recognized by the secret they report with.
+    /// Returns the live processes launched for attempts. Their environment contains the secret with which they report.
     async fn attempts(&self) -> Result<Vec<ProcessId>, AuditError> {
         let processes = self.processes();
         let told = processes.watched_by(ActorId::DISPATCH).await?;

@@ -60,8 +60,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. Without a
-    /// command, the bytes not taken are less than a line and must be offered again once more have arrived.
+    /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. If no command is
+    /// complete, the bytes not taken are less than a line, and must be passed again when more have arrived.
     pub fn take<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
         let mut taken = 0;
         loop {

@@ -286,7 +286,7 @@ impl Command<'_> {
     }
 }
 
-/// For the log: shows the length of a job's body in place of the body.
+/// Formats the command for the log, with the length of a job's body in place of the body.
 impl fmt::Display for Command<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Put(put) = self else {

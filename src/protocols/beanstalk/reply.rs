@@ -263,7 +263,7 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).expect("memory is addressed by 64 bits")
 }
 
-/// For the log: shows the first line of the reply.
+/// Formats the first line of the reply, for the log.
 impl fmt::Display for Reply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut output = Vec::new();

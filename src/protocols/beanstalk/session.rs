@@ -135,7 +135,7 @@ impl BeanstalkSession {
         items
     }
 
-    /// Carries out a command that only concerns the connection.
+    /// Carries out a command that only concerns the connection. Returns whether the connection continues or is to be closed.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "requests for the actor are matched in `client.rs`"

@@ -20,7 +20,7 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Appends the messages that `resume` would send to the actor `to` to `stated`. Nothing is sent.
+    /// Appends to `stated` the messages that `resume` would send to the actor `to`. Nothing is sent.
     pub fn stated(&mut self, ledger: &mut Ledger, to: ActorId, stated: &mut Vec<Vec<u8>>) -> Flow {
         let (machine, mut effects) = (&mut self.machine, Effects::<M>::default());
         if let Err(cause) = guard(|| machine.resume(&mut effects)) {

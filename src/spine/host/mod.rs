@@ -93,7 +93,7 @@ struct Running<M: Machine> {
 /// The result of a message.
 enum MessageResult<R> {
     Answered(R),
-    /// The message was refused before the machine saw it.
+    /// The host refused the message without passing it to the machine.
     Refused(Refusal),
 }
 

@@ -5,7 +5,7 @@ use crate::spine::delivery::{Answer, ReplyTo};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Receives the answers that the caller no longer waits for.
+/// The fallback: a function that receives the answers that the caller no longer waits for.
 pub(super) type OnUndelivered<R> = Arc<dyn Fn(Vec<Answer<R>>) + Send + Sync>;
 
 /// The receiving end for answers. When dropped, it passes answers on to the fallback, whether already received or still to come.
