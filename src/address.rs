@@ -40,7 +40,8 @@ impl Address {
     }
 }
 
-/// Parses an address and a port. `localhost` is 127.0.0.1 alone, because a listener has a single address.
+/// Parses an address and a port; `None` if `text` is anything else. `localhost` means 127.0.0.1 alone, because a listener has a single
+/// address.
 pub fn parse_socket(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:") {
         let port: u16 = port.parse().ok()?;
@@ -130,7 +131,10 @@ impl Opened {
     }
 }
 
-/// Removes a socket file on which no process listens; never another kind of file, and never a socket in use.
+/// Removes the socket file at `path` if no process listens on it. A missing file is not an error.
+///
+/// # Errors
+/// Returns an error if the file is not a socket, or is a socket in use.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     use rustix::fs::FileType;
     let found = match rustix::fs::lstat(path) {

@@ -15,8 +15,8 @@ impl Wake for Unpark {
 
 /// Blocks this thread until `future` completes, and returns its output.
 ///
-/// For plain threads: inside an async runtime it would block everything else that runs on the thread. Nothing in
-/// [`crate::Node`] needs a runtime around it.
+/// Use it on plain threads only: inside an async runtime, it would block every other task on the thread. The futures of [`crate::handle`]
+/// need no runtime.
 ///
 /// ```
 /// assert_eq!(sexton::block_on(async { 1 + 1 }), 2);

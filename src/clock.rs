@@ -42,7 +42,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A moment by the wall clock, in milliseconds since 1970: what users mean by a date. The clock may show it twice, or never.
+/// A moment by the wall clock, in milliseconds since 1970. If the clock steps, it may show the same date twice, or skip it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -97,7 +97,8 @@ pub enum Deadline {
     Time(Timestamp),
     /// A date, reached when the wall clock shows it.
     Date(Date),
-    /// A date on which something is removed for good; the removal is also postponed while the wall clock is in doubt.
+    /// A date on which something is removed permanently. While the wall clock is in doubt, because it is far ahead of its expected time,
+    /// the removal is postponed.
     Removal(Date),
 }
 
@@ -123,23 +124,23 @@ pub trait Clock: Send + Sync {
         difference_ms(self.wall(), self.now())
     }
 
-    /// Registers `rouse` to be called whenever time is moved manually, until it returns false. A clock that runs by itself never calls it.
+    /// Registers `rouse` to be called whenever time is moved manually, until it returns false. The system clock never calls it.
     fn whenever_moved(&self, _rouse: Rouse) {}
 }
 
-/// Called when time was moved manually; returns false once it need not be called again.
+/// A callback for when time was moved manually. It returns false once it need not be called again.
 pub type Rouse = Box<dyn Fn() -> bool + Send>;
 
-/// The operating system's time: the wall clock at the start, the boot-time clock from then on.
+/// Node time from the operating system's clocks: the wall clock's time at startup, advanced by the boot-time clock.
 #[derive(Debug)]
 pub struct SystemClock {
-    /// Node time at boot-clock zero, to which the boot clock is added.
+    /// Node time at boot, in milliseconds since 1970; the boot-time clock is added to it.
     base: u64,
     /// The wall clock minus node time as last returned.
     offset: AtomicI64,
 }
 
-/// The machine's clock shows a time that is not a valid date: dates run from 1970 to 9999.
+/// The error for a machine whose clock is not within the years 1970 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the machine's clock: it shows {seconds} seconds since 1970, which is {}", era(*.seconds))]
 pub struct ClockError {
@@ -154,7 +155,7 @@ fn era(seconds: i64) -> &'static str {
     }
 }
 
-/// The maximum number of times both clocks are read again because node time advanced between the readings.
+/// The maximum number of attempts to read the wall clock without node time advancing meanwhile.
 const READINGS_MAX: u32 = 16;
 
 /// The first second of the year 10000.
@@ -180,7 +181,7 @@ impl SystemClock {
         clock
     }
 
-    /// Returns the wall clock minus node time; `None` if node time advanced between the two readings every time.
+    /// Returns the wall clock minus node time; `None` if node time advanced during every attempt.
     fn measured_offset_ms(&self) -> Option<i64> {
         (0..READINGS_MAX).find_map(|_| {
             let (before, wall) = (self.now(), self.wall());
@@ -198,8 +199,8 @@ impl Clock for SystemClock {
         Timestamp(wall_now())
     }
 
-    /// Both clocks are read in whole milliseconds, so their difference varies by one. The value returned last is kept until the clocks
-    /// have moved apart by more than that, so that a moment of the past has the same date in every answer.
+    /// Both clocks are read in whole milliseconds, so their difference varies by one. The value returned last is kept until the clocks have
+    /// moved apart by more than that, so that a past moment has the same date in every answer.
     fn offset_ms(&self) -> i64 {
         let last = self.offset.load(Ordering::Relaxed);
         let found = self.measured_offset_ms().unwrap_or(last);
@@ -211,8 +212,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to, for simulation and for tests of programs that embed a node. Clones share the
-/// same time.
+/// A clock that is moved manually, for simulation and for tests of programs that embed a node. Clones share the same time.
 ///
 /// ```
 /// use sexton::clock::{Clock, ManualClock, Timestamp};

@@ -1,6 +1,6 @@
 //! Every setting of a node, with its default and its bounds, all checked together before anything is opened.
 //!
-//! Flags and the environment are left to the program, whose `tools/settings/` turns them into these settings.
+//! This module does not read flags or the environment: the program's `tools/settings/` turns them into these settings.
 
 use crate::actors::Rules;
 use crate::actors::process::Definition;
@@ -60,9 +60,10 @@ pub struct Config {
     pub services: Vec<Definition>,
     /// Whether a task may inject a fault into the coordinator itself (`sexton task add --inject`), to try out how tasks recover.
     pub allow_fault_injection: bool,
-    /// Reports the progress of the start; keep a clone to read it from another thread.
+    /// The progress of startup; keep a clone to read it from another thread.
     pub progress: Progress,
-    /// Called after every checkpoint, on its thread. Much memory has just been freed, and the callback may ask the allocator to return it.
+    /// A function called after every checkpoint, on the checkpoint's thread. A checkpoint frees much memory, so the function can make the
+    /// allocator return free memory to the operating system.
     pub after_checkpoint: Option<fn()>,
 }
 
@@ -213,7 +214,7 @@ impl Config {
     }
 }
 
-/// Returns whether `name` can be the host that a request names: a host name or an IP address.
+/// Returns whether `name` is a host name or an IP address.
 fn is_name_of_a_host(name: &str) -> bool {
     let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(may_hold);
@@ -322,11 +323,11 @@ pub struct HttpConfig {
     pub tls_certificate: Option<PathBuf>,
     /// A PEM file with the certificate's private key.
     pub tls_key: Option<PathBuf>,
-    /// Host names by which requests over TCP may address this machine, besides its addresses and `localhost`.
+    /// Host names that requests over TCP may name in their Host header, in addition to the machine's addresses and `localhost`.
     pub names: Vec<String>,
     /// The maximum number of connections of each listener at a time.
     pub connections_max: u32,
-    /// The maximum number of waiting requests at a time.
+    /// The maximum number of requests at a time that wait for a condition, such as a granted lock or a ready job.
     pub waits_max: u32,
 }
 

@@ -1,8 +1,8 @@
-//! Decodes what rmp-serde writes: [MessagePack](https://github.com/msgpack/msgpack/blob/master/spec.md), as far as journals, snapshots
-//! and messages between actors use it. They contain no floats and no extensions.
+//! Decodes the part of [MessagePack](https://github.com/msgpack/msgpack/blob/master/spec.md) that rmp-serde writes to journals, snapshots
+//! and messages between actors. They contain no floats and no extensions.
 //!
-//! rmp-serde has a decoder, too, and the tests below compare the two. But that one is compiled again for each type, kind of reader and
-//! configuration, and made up a quarter of this crate's code and compile time. This decoder has a single kind of reader, and inspects
+//! rmp-serde has a decoder, too, and the tests below compare the two. But rmp-serde's decoder is compiled again for each type, kind of
+//! reader and configuration, and made up a quarter of this crate's code and compile time. This decoder reads only from slices, and inspects
 //! bytes in one place.
 
 use serde::Deserialize;
@@ -74,7 +74,7 @@ impl<'de> Decoder<'de> {
         self.number().map(u8::from_be_bytes)
     }
 
-    /// Reads a string. One that is not UTF-8 becomes bytes, which some types accept as well.
+    /// Reads a string of `count` bytes. A string that is not UTF-8 is returned as bytes, which some types accept as well.
     fn text(&mut self, count: u32) -> Result<Token<'de>, Error> {
         let bytes = self.take(count as usize)?;
         Ok(std::str::from_utf8(bytes).map_or(Token::Bytes(bytes), Token::Text))
@@ -124,7 +124,8 @@ impl<'de> Decoder<'de> {
         Ok(i128::from_be_bytes(bytes))
     }
 
-    /// Enters an array or a map of `left` items, and leaves it when all of them have been read.
+    /// Runs `visit` on an array or a map of `left` items. Returns an error if it is nested too deeply, or if `visit` does not read every
+    /// item.
     fn within<T>(
         &mut self,
         left: u32,
@@ -234,7 +235,7 @@ impl<'de> Items<'_, 'de> {
         seed.deserialize(&mut *self.decoder).map(Some)
     }
 
-    /// Returns the number of items left, but no more than there are bytes left, whatever length was claimed.
+    /// Returns the number of items left, limited to the number of bytes left, because damaged data may claim any length.
     fn count(&self) -> usize {
         (self.left as usize).min(self.decoder.rest.len())
     }

@@ -21,10 +21,10 @@ impl fmt::Display for Seq {
     }
 }
 
-/// A fencing token: the sequence number of the journal entry that granted something.
+/// A fencing token: the sequence number of the journal entry that granted a lock, a claim or another right.
 ///
-/// A later grant has a larger token, whatever was lost in between, so a resource that remembers the largest token it
-/// has seen can reject a holder that has since lost its right.
+/// A later grant has a larger token, even after a crash that lost entries, so a resource that remembers the largest token it has seen can
+/// reject a holder that has since lost its right.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -44,13 +44,13 @@ impl fmt::Display for Token {
 }
 
 /// The number that identifies an actor in journal records. Zero is the node itself; 200 and above are for tests. Each machine defines its
-/// own (`Machine::ID`); the ones that other code refers to are listed here.
+/// number (`Machine::ID`); the numbers that other code refers to are listed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ActorId(pub u8);
 
 impl ActorId {
-    /// The node itself, as the actor of marks.
+    /// The node itself, in its own journal records (marks), such as those of a start or a stop.
     pub const NODE: Self = Self(0);
     /// The `LockActor`.
     pub const LOCK: Self = Self(1);
@@ -72,7 +72,7 @@ impl fmt::Display for ActorId {
     }
 }
 
-/// An open request that waits for something to become true. It is meaningful only to the process that issued it; in the journal it merely
+/// The number of an open request that waits for a condition. It is meaningful only to the process that issued it; in the journal it merely
 /// records that a client waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -161,8 +161,8 @@ impl PageId {
 
 /// A sum of item hashes: equal for equal durable state, whatever its layout in memory.
 ///
-/// Each item is hashed with XXH3 (128 bits, seed 0) and the hashes are added modulo 2^128, so items may come and go
-/// in any order.
+/// Each item is hashed with XXH3 (128 bits, seed 0) and the hashes are added modulo 2^128, so the order in which items are added and
+/// removed does not matter.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Digest(pub u128);
 
@@ -222,8 +222,8 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Serializes 128-bit numbers, as hexadecimal digits in human-readable formats, since JSON numbers are not that wide. For fields:
-/// `#[serde(with = "crate::ids::wide")]`.
+/// Serializes 128-bit numbers, as hexadecimal digits in human-readable formats, because JSON readers do not support numbers that wide.
+/// Fields use it with `#[serde(with = "crate::ids::wide")]`.
 pub(crate) mod wide {
     use serde::{Deserialize as _, Deserializer, Serializer};
 
@@ -267,7 +267,8 @@ pub(crate) mod wide_option {
     }
 }
 
-/// 32 random bytes, from which a machine derives everything that looks random. Bytes in the journal, hexadecimal digits in exports.
+/// 32 random bytes, from which a machine derives its pseudo-random values. Serialized as bytes in the journal and as hexadecimal digits in
+/// exports.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chance(pub [u8; 32]);
 
@@ -426,7 +427,7 @@ mod tests {
     }
 }
 
-/// The id of a process record, and of the one attempt to run it: a UUID of version 7, never reused.
+/// The id of a process record: a UUID of version 7, never reused. A command that runs again gets a new record and a new id.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u128);
 

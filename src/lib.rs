@@ -66,11 +66,11 @@
 //!
 //! # What survives
 //!
-//! With [`Config::at`], everything that was acknowledged survives a panic, a kill and a power cut, as long as
-//! [`Config::fsync`] is left at `Always`. Every start restarts all timeouts in full. With [`Config::in_memory`], nothing survives.
-//! A node that can no longer keep its promises halts: every call then returns [`Stopped`](spine::runtime::Stopped), and
-//! [`Node::halted`] gives the reason. The program around it continues: a node installs no signal handlers, prints nothing, and
-//! never ends the process. It logs to [`tracing`](https://docs.rs/tracing).
+//! With [`Config::at`], everything that was acknowledged survives a panic, a kill and a power cut, as long as [`Config::fsync`] is left at
+//! `Always`. A restart of the node restarts all timeouts in full. With [`Config::in_memory`], nothing survives. A node that can no longer
+//! keep its promises halts: every call then returns [`Stopped`](spine::runtime::Stopped), and [`Node::halted`] gives the reason. The
+//! program around it continues: a node installs no signal handlers, prints nothing, and never ends the process. It logs to
+//! [`tracing`](https://docs.rs/tracing).
 //!
 //! # Testing
 //!
@@ -107,7 +107,7 @@
 //! | `cli` (default) | the program `sexton`; programs that embed the library do not need it |
 //! | `http` (default) | HTTP over TCP and over a Unix socket; enables `replay` |
 //! | `jobs` (default) | jobs as Rust types, and workers in the program's own process |
-//! | `replay` | logs as JSON lines, their replay, and the past of a running node |
+//! | `replay` | logs as JSON lines, their replay, and queries about earlier states of a running node |
 //!
 //! A program that embeds the library sets `default-features = false`, and adds `http` if it serves HTTP.
 //!
@@ -115,11 +115,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`node`] | opening and stopping |
+//! | [`node`] | opening and stopping a node |
 //! | [`handle`] | every operation on a running node; `node` re-exports it |
 //! | [`config`] | every setting |
 //! | [`actors`] | the state machines: lock, queue, process, lease, dispatch, supervisor |
-//! | [`keeper`] | the process that holds the children of a node |
+//! | [`keeper`] | the process that launches a node's child processes and waits for them |
 //! | `kernel` (Linux) | processes by descriptor, control groups |
 //! | [`persist`] | the journal |
 //! | [`protocols`] | the listeners: LockServer, beanstalkd, HTTP |

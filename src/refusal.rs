@@ -19,7 +19,7 @@ pub enum Retry {
 pub enum Exit {
     /// The answer is no, or a problem was found.
     No = 1,
-    /// The command cannot be carried out as it was given.
+    /// The command or its arguments are invalid.
     Usage = 2,
     /// Something cannot be read or reached.
     Unreachable = 3,
@@ -66,7 +66,7 @@ reasons! {
     // Refused by the actors.
     Absent       "absent"         404 No          Final   "there is no such entry, job, queue, process or lease"
     Held         "held"           409 No          Final   "another owner holds the lock, and the wait timed out"
-    Stale        "stale"          409 No          Final   "the token is stale: the lock, the claim or the pass has passed on"
+    Stale        "stale"          409 No          Final   "the token is stale: the lock was released or has expired, or the claim or the pass is over"
     Fencing      "fencing"        409 No          Later   "the lock has expired, and its process is being killed"
     Claimed      "claimed"        409 No          Final   "the job is claimed, and can only be ended with its token"
     Reserved     "reserved"       403 No          Changed "the key is reserved for the coordinator"

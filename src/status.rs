@@ -32,7 +32,7 @@ pub struct NodeStatus {
     pub version: &'static str,
     /// The id of the node's process.
     pub pid: u32,
-    /// The data directory, if the node keeps files.
+    /// The data directory; absent if the node keeps no files.
     pub data: Option<PathBuf>,
     /// The durability: `always`, `interval:MS`, `never`, or `memory`.
     pub fsync: String,
@@ -44,15 +44,16 @@ pub struct NodeStatus {
     pub now: Timestamp,
     /// The wall clock minus node time, in milliseconds.
     pub wall_offset_ms: i64,
-    /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; nothing is pruned meanwhile.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, if that is so far that the clock is in doubt. Nothing is
+    /// pruned while it is.
     pub clock_ahead_ms: Option<u64>,
-    /// What recovery found at the start.
+    /// What recovery found at startup.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,
     /// The result of the newest reload of the configuration, if there was one.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub reloaded: Option<Reloaded>,
-    /// Whether some kinds of new work are refused until the next start.
+    /// Whether some kinds of new work are refused until the node restarts.
     pub draining: bool,
     /// The kinds of work that are refused: `locks`, `jobs`, `claims` of jobs, `passes` of leases, `tasks`.
     pub draining_what: Vec<&'static str>,
@@ -72,15 +73,15 @@ pub struct NodeStatus {
     /// How processes are followed.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub following: FollowingStatus,
-    /// What a memory limit applies to here: `tree`, a process and everything it started together, or `process`, each process separately.
-    /// Absent until a process has been launched.
+    /// What a memory limit applies to on this machine: `tree` (a process together with everything that it started) or `process` (each
+    /// process separately). Absent until a process has been launched.
     pub memory_limits: Option<&'static str>,
     /// The number of commands delivered and not yet answered.
     pub open_commands: u64,
-    /// The journal, if the node keeps files.
+    /// The journal; absent if the node keeps no files.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub journal: Option<JournalStatus>,
-    /// The snapshots, if the node keeps files.
+    /// The snapshots; absent if the node keeps no files.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub snapshots: Option<SnapshotStatus>,
     /// The actors.
@@ -102,7 +103,7 @@ pub struct NodeStatus {
     pub halted: Option<String>,
 }
 
-/// How a node follows processes: the features of its kernel, and the number of processes in doubt.
+/// How a node follows processes: the features of its kernel, and the number of processes whose state is unknown.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct FollowingStatus {
@@ -120,7 +121,7 @@ pub struct FollowingStatus {
     pub control_groups: Option<bool>,
     /// The number of followed processes for which it is unknown whether they are alive: their lookup failed and is repeated.
     pub unknown: u32,
-    /// The same in words, without the numbers.
+    /// The features of the kernel as text for users.
     pub words: String,
 }
 
@@ -192,7 +193,7 @@ pub struct Listening {
 )]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LockserverStats {
-    /// Seconds since the start.
+    /// Seconds since the listener was opened.
     pub uptime: u32,
     /// Lock requests.
     pub requests: u32,
@@ -270,35 +271,35 @@ pub struct HttpStats {
 /// The result of a reload of the configuration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Reloaded {
-    /// The number of this reload since the start, from 1.
+    /// The number of reloads since startup, including this one.
     pub count: u64,
-    /// The reasons why settings were left unchanged; empty if everything was read.
+    /// The reasons why settings were not applied; empty if all of them were.
     pub problems: Vec<String>,
 }
 
-/// What recovery found at a start.
+/// What recovery found at startup.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Recovered {
     /// The number of records replayed.
     pub records: u64,
     /// Whether the previous run shut down cleanly, or there was none.
     pub clean: bool,
-    /// How long recovery took, in milliseconds.
+    /// The time that recovery took, in milliseconds.
     pub ms: u64,
-    /// The end of the log that was cut off, described as text.
+    /// A description of the unfinished end of the journal that was cut off, if there was one.
     pub cut: Option<String>,
     /// The snapshot that recovery began with, and the last sequence number it covers.
     pub snapshot: Option<(String, Seq)>,
-    /// Problems found in snapshots, as text. The snapshots are written again.
+    /// Problems found in snapshots, or in parts of the journal that are not needed, as text. A new snapshot is taken because of them.
     pub mended: Vec<String>,
 }
 
 /// The journal, as shown in the status.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct JournalStatus {
-    /// Entries up to this one may be answered.
+    /// The sequence number of the last entry whose answer may be sent.
     pub released: Seq,
-    /// Counters since the start.
+    /// Counters since startup.
     #[serde(flatten)]
     pub counts: JournalCounts,
     /// The disk space left: `ample`, `low` or `scant`.
@@ -308,15 +309,15 @@ pub struct JournalStatus {
 /// An actor, as shown in the status.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ActorReport {
-    /// What the actor reports.
+    /// The state of the actor, as reported by the actor itself.
     #[serde(flatten)]
     pub status: ActorStatus,
-    /// Its panics, as the Supervisor has recorded them.
+    /// The actor's panics, as recorded by the Supervisor.
     #[serde(flatten)]
     pub panics: supervisor::Record,
 }
 
-/// Returns the durability as the flag spells it; `memory` if there are no `files`.
+/// Returns the durability as the flag `--fsync` spells it; `memory` if the node keeps no files.
 pub(crate) fn fsync_words(fsync: Fsync, files: bool) -> String {
     match fsync {
         _ if !files => "memory".to_owned(),

@@ -11,7 +11,8 @@ pub fn steers(letter: char) -> bool {
     turns || letter.is_control()
 }
 
-/// Formats bytes as text, with `\xNN` for bytes that are not printable.
+/// Formats bytes as text: unchanged if they are printable UTF-8 without a backslash, otherwise with escapes such as `\n` and `\xNN` for all
+/// bytes that are not printable ASCII.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(|c: char| steers(c) || c == '\\') => text.to_owned(),
@@ -70,7 +71,7 @@ pub fn count(number: u64, one: &str) -> String {
     format!("{} {one}{plural}", grouped(number))
 }
 
-/// Formats a size in the largest unit of which it has at least one.
+/// Formats a size in the largest unit that does not exceed it.
 pub fn bytes(number: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut scaled = (number, 0, "B");
@@ -86,7 +87,7 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// Formats a duration in its two largest units.
+/// Formats a duration in its two largest units, or in seconds if it is shorter than a minute.
 pub fn span(ms: u64) -> String {
     let seconds = ms / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

@@ -13,7 +13,7 @@ impl Queues {
     }
 
     /// Returns a claimed job to its queue, where it is ready again after `delay_ms`, with a new `priority` if one is given. Returns the
-    /// job's state afterwards: it is abandoned if that was its last try. Returns `None` if this repeats an earlier request and the job has
+    /// job's state afterwards, which is abandoned if that was its last try, or `None` if this repeats an earlier request and the job has
     /// ended since.
     pub async fn release(
         &self,
@@ -31,7 +31,7 @@ impl Queues {
         self.change(id, release).await
     }
 
-    /// Buries a job: it is set aside until it is kicked. Returns the job's state afterwards, as [`Queues::release`] does.
+    /// Buries a claimed job: it is set aside until it is kicked. Returns the job's state afterwards, as [`Queues::release`] does.
     pub async fn bury(
         &self,
         id: u64,
@@ -42,7 +42,8 @@ impl Queues {
         self.change(id, Message::Bury { id, by, priority }).await
     }
 
-    /// Restarts the claim's time limit. Returns the job's state afterwards, as [`Queues::release`] does.
+    /// Restarts the claim's time limit. A handle from [`Queues::bound`] also binds the claim to its process. Returns the job's state
+    /// afterwards, as [`Queues::release`] does.
     pub async fn touch(&self, id: u64, token: Token) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
         let touch = match self.bound {
@@ -72,7 +73,8 @@ impl Queues {
     }
 
     /// Reports that a claimed job cannot be tried now. It is unavailable for `retry_after_ms`, or else for a delay that grows each time it
-    /// is given back, and the claim does not count as a try. If the job is a day old, this counts as a failure. Returns the job's state.
+    /// is deferred, and the claim does not count as a try. If the job is a day old, this counts as a failure. Returns the job's state
+    /// afterwards, as [`Queues::release`] does.
     pub async fn defer(
         &self,
         id: u64,
@@ -89,7 +91,7 @@ impl Queues {
         self.change(id, defer).await
     }
 
-    /// Records the progress of a claimed job, to be shown with it. Does not wait until the record is durable.
+    /// Records the progress of a claimed job, to be shown with it, and returns the job's state. Does not wait until the record is durable.
     pub async fn report(
         &self,
         id: u64,

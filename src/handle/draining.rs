@@ -1,4 +1,4 @@
-//! Draining: the node accepts no new work until the next start, while work in progress is allowed to finish.
+//! Draining: the node accepts no new work until it restarts, while work in progress is allowed to finish.
 
 use crate::actors::{dispatch, lease, lock, queue};
 use crate::handle::{Command, Handle, QueueError};
@@ -27,7 +27,7 @@ pub enum Drain {
     Tasks,
     /// All of the above.
     All,
-    /// No new jobs. Claims continue, and this alone does not make the node stop: draining as beanstalkd defines it.
+    /// No new jobs, while claims continue. This is draining as beanstalkd defines it, and [`Handle::drained`] does not wait for it.
     #[cfg_attr(feature = "http", serde(skip))]
     Jobs,
 }
@@ -93,7 +93,7 @@ impl Drains {
         self.locks || self.jobs || self.claims || self.passes || self.tasks
     }
 
-    /// Returns the names of what is draining, for users.
+    /// Returns the names of the kinds of work that are draining, for users.
     pub fn words(self) -> Vec<&'static str> {
         let all = [
             (self.locks, "locks"),
@@ -168,7 +168,7 @@ impl Handle {
             match self.left().await {
                 Ok(left) if left == InProgress::default() => return Ok(()),
                 Err(QueueError::Stopped(stopped)) => return Err(stopped),
-                // An actor that panicked is restarted, or the node halts.
+                // Tries again: an actor that panicked is restarted, or the node halts.
                 Ok(_) | Err(_) => {}
             }
         }

@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The number of events taken from the feed at a time.
 const TAKEN: usize = 64;
 
-/// A reader of events. It costs the node nothing while it is not polled. A reader that falls too far behind learns how much it has missed.
+/// A reader of events. It costs the node nothing while it is not polled. A reader that falls too far behind receives a notification of the
+/// range that it has missed.
 #[derive(Debug)]
 pub struct Events {
     reader: Reader,
@@ -57,17 +58,19 @@ impl Events {
         }
     }
 
-    /// Returns up to `most` retained events, newest first: those before a position, or the newest of all. Does not move the reader.
+    /// Returns up to `most` retained events, newest first: those before the position `before`, or the newest of all if it is `None`. Does
+    /// not move the reader.
     pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
         self.reader.before(before, most)
     }
 
-    /// Returns the retained events of the record `seq`. If `seq` is the number of a token, these are the events of its grant.
+    /// Returns the retained events of the journal entry `seq`. A token is the number of the entry that granted it, so this also finds the
+    /// events of a grant.
     pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
         self.reader.of(seq)
     }
 
-    /// Returns the next event if there is one already.
+    /// Returns the next event without waiting; `None` if there is none yet.
     pub fn at_once(&mut self) -> Option<Notification> {
         if self.taken.is_empty() {
             self.taken.extend(self.reader.take(TAKEN));

@@ -24,7 +24,7 @@ pub(super) fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) 
     mailbox.cast(vec![Item::Message(release)]);
 }
 
-/// A wait for a job. Dropping it ends the wait; a job claimed for it at that moment is given back.
+/// A wait for a job. Dropping it ends the wait; a job claimed for it in the meantime is given back.
 pub struct JobWait {
     pub(super) wait: Waiting<QueueMachine>,
     pub(super) draining: watch::Receiver<Drains>,
@@ -38,7 +38,7 @@ impl JobWait {
             biased;
             answer = self.wait.answer() => answer??,
             Ok(_) = self.draining.wait_for(|drains| drains.claims) => {
-                // A claim may have been made at this moment. It must be returned, because nothing else would give it back.
+                // A claim may have been made in the meantime. It must be returned to the caller, because nothing else would end it.
                 match self.wait.withdraw().await {
                     Some(answer) => answer?,
                     None => Reply::Refused(Refused::Draining),

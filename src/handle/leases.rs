@@ -1,7 +1,8 @@
-//! Typed access to a node's leases: the API for programs that embed it, and the basis of the listeners.
+//! Typed access to a node's leases: the API for programs that embed it, and the basis of the listeners. A lease is a named right to run one
+//! *pass* at a time: one run of a command by the node, or of any work by a client. See `docs/leases.md`.
 //!
-//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
-//! the journal has it; a request for a pass is therefore answered before its command runs.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
+//! journal; a request for a pass is therefore answered before its command runs.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -105,8 +106,8 @@ impl Leases {
         }
     }
 
-    /// Requests a pass. If the request has a command, the node launches it when its turn comes, even if the caller has gone by then. If the
-    /// request is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
+    /// Requests a pass. If the request has a command, the node launches it when its turn comes, even if the caller no longer waits then. If
+    /// the request is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
     ///
     /// # Errors
     /// Returns [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], or the error in the request.
@@ -180,7 +181,7 @@ impl Leases {
         }
     }
 
-    /// Reports that a client is still running its pass, and optionally binds the pass to another process.
+    /// Reports that a client is still running its pass, and optionally binds the pass to another process. Returns the lease afterwards.
     pub async fn renew(
         &self,
         name: &Name,
@@ -196,7 +197,7 @@ impl Leases {
         .await
     }
 
-    /// Reports that a pass run by a client has ended, with its exit status.
+    /// Reports that a pass run by a client has ended, with its exit status. Returns the lease afterwards.
     pub async fn finish(
         &self,
         name: &Name,
@@ -250,8 +251,8 @@ impl Leases {
         self.lease(import).await
     }
 
-    /// Deletes a lease with all its settings. With `force`, a running pass is stopped first: the result is then `false`,
-    /// and the lease is deleted when the pass has ended, see [`Leases::ended`].
+    /// Deletes a lease with all its settings. Returns `true` if it is deleted already. With `force`, a running pass is stopped first: the
+    /// result is then `false`, and the lease is deleted when the pass has ended, see [`Leases::ended`].
     ///
     /// # Errors
     /// Returns [`Refused::Running`] if a pass is running and `force` is not set.
@@ -362,7 +363,7 @@ const fn refusal(reply: &Reply) -> LeaseError {
     }
 }
 
-/// Withdraws a claim when its future is dropped: no client would run its pass.
+/// A guard that withdraws a claim when the future waiting for it is dropped, because no client would run the pass.
 struct Withdrawal<'l> {
     leases: &'l Leases,
     name: &'l Name,

@@ -1,7 +1,7 @@
 //! Typed access to a node's locks: the API for programs that embed it, and the basis of every listener but LockServer's.
 //!
-//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
-//! the journal has it.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
+//! journal.
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::{
@@ -39,10 +39,10 @@ impl Entry {
     }
 }
 
-/// How long to hold a lock, how long to wait for it, and at which priority.
+/// The terms of a request for a lock: how long to hold it, how long to wait for it, and at which priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Seconds until the lock passes on unless it is renewed. With 0 it passes on at the next command.
+    /// Seconds until the lock expires unless it is renewed. With 0, it expires before the next command is carried out.
     pub ttl: u16,
     /// The maximum number of seconds to wait for the lock; 0 does not wait.
     pub wait: u16,
@@ -51,7 +51,7 @@ pub struct Terms {
 }
 
 impl Default for Terms {
-    /// One minute to live, no waiting, the lowest priority.
+    /// Returns a TTL of one minute, no waiting, and the lowest priority.
     fn default() -> Self {
         Self {
             ttl: 60,
@@ -109,7 +109,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::Draining => "the coordinator is draining and accepts no new locks",
         Refused::NoOwner => "the owner is empty",
         Refused::Reserved => "the key is reserved for the coordinator",
-        Refused::StaleToken => "the token is stale: the lock has passed on",
+        Refused::StaleToken => "the token is stale: the lock was released or has expired",
         Refused::Fencing => "the lock has expired, and its process is being killed",
         Refused::Full => "the limit on holders and waiters of locks is reached",
         Refused::DiskFull => "the disk is full",
@@ -172,8 +172,7 @@ impl Locks {
     /// waiting entry. Neither applies to a request with an idempotency key, which can be repeated, or to one that is bound to a process.
     ///
     /// # Errors
-    /// Returns [`LockError::Held`] if the lock is not granted within `terms.wait` seconds, and [`LockError::Absent`] if the entry was ended
-    /// meanwhile.
+    /// Returns [`LockError::Held`] if the lock is not granted within `terms.wait` seconds, or if the entry is ended while it waits.
     pub async fn acquire(&self, entry: &Entry, terms: Terms) -> Result<Token, LockError> {
         let Entry { key, index, owner } = entry.clone();
         let mut withdrawal = Withdrawal {
@@ -197,12 +196,12 @@ impl Locks {
                 tie,
             }))
             .await;
-        // A refused request made no entry, and an entry that existed before stays.
+        // A refused request has created no entry, and must not end one that existed before.
         withdrawal.due &= standing.is_ok();
         let standing = standing?;
         let granted = match standing.token {
             Some(token) => Ok(token),
-            // The entry ended with that command: a request that does not wait expires immediately.
+            // A request that does not wait expires immediately, so there is no entry left to wait for.
             None if terms.wait == 0 => Err(LockError::Held {
                 place: standing.place,
             }),
@@ -212,7 +211,7 @@ impl Locks {
         granted
     }
 
-    /// Waits until a waiting entry owns its lock.
+    /// Waits until a waiting entry owns its lock, and returns the token. Returns [`LockError::Held`] if the entry ends before that.
     async fn granted(&self, entry: &Entry, place: u32) -> Result<Token, LockError> {
         let Entry { key, index, owner } = entry.clone();
         let watch = Watch::Granted { key, index, owner };
@@ -240,7 +239,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Restarts an entry's time limit. With a token, only if the entry owns its lock with that token.
+    /// Restarts an entry's time limit and returns its position in line. With a token, only if the entry owns its lock with that token.
     pub async fn renew(&self, entry: &Entry, token: Option<Token>) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
         self.standing(self.message(Message::Renew {
@@ -325,7 +324,7 @@ impl Locks {
         }
     }
 
-    /// Returns an entry's position in line: 1 holds the lock.
+    /// Returns an entry's position in line; position 1 holds the lock.
     pub async fn place(&self, entry: &Entry) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
         self.standing(Item::Query(Query::Place { key, index, owner }))
@@ -347,9 +346,9 @@ impl Locks {
         }
     }
 
-    /// Returns a page of the entries that match a filter, and where to continue, or `None` after the last page. A long
-    /// table is walked without delaying others, so the pages are not a consistent snapshot: an entry that appears or goes
-    /// away meanwhile may be missing, and one that stays is listed exactly once.
+    /// Returns a page of the entries that match a filter, and where to continue, or `None` after the last page. A long table is walked
+    /// without delaying other requests, so the pages are not a consistent snapshot: an entry that appears or goes away meanwhile may be
+    /// missing, and every other entry is listed exactly once.
     pub async fn select(
         &self,
         selection: Selection,
@@ -379,7 +378,7 @@ impl Locks {
         }
     }
 
-    /// Wraps a message with the handle's idempotency key; here, each request is one message.
+    /// Wraps a message with the handle's idempotency key. The key is used unchanged, because each request to the locks is a single message.
     fn message(&self, message: Message) -> Item<LockMachine> {
         Item::once(message, self.key)
     }
@@ -416,7 +415,7 @@ const fn refusal(reply: &Reply) -> LockError {
     }
 }
 
-/// Ends an entry if the future that acquires it is dropped before it resolves: otherwise it would never be released.
+/// A guard that ends an entry if the future that acquires it is dropped before it resolves. No client would release the entry.
 struct Withdrawal<'l> {
     locks: &'l Locks,
     entry: &'l Entry,

@@ -1,6 +1,6 @@
 //! The handle to a running node, usable from any thread: its locks, queues, processes, leases and tasks, its events and its status.
 //!
-//! The handle depends on no listener: the protocols are built on it, and the composition root in [`node`](crate::node) on both.
+//! The handle depends on no listener. The listeners are built on the handle, and [`node`](crate::node) connects the two.
 
 mod audit;
 mod claimed;
@@ -83,7 +83,7 @@ pub struct Handle {
     pub(crate) halt: watch::Receiver<Option<Halt>>,
 }
 
-/// A listener of the node. It is built on the handle, and reports to the status as plain data.
+/// A listener that shows its address and statistics in the node's status. The handle depends only on this trait, not on the protocols.
 pub(crate) trait ListenerStatus: Send + Sync {
     /// Adds the listener's address and statistics to `listening`; `locks` are the numbers of lock owners and contenders.
     fn show(&self, locks: (u32, u32), listening: &mut Listening);
@@ -101,7 +101,7 @@ pub(crate) struct Facts {
     pub(crate) journal: Option<Journal>,
     pub(crate) admission: Admission,
     pub(crate) draining: watch::Sender<Drains>,
-    /// How far the wall clock is ahead, in milliseconds, while it is not trusted.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; 0 otherwise.
     pub(crate) clock_ahead: Arc<AtomicU64>,
     /// The number of entries that each actor has appended.
     pub(crate) entries: Arc<EntryCounts>,
@@ -139,35 +139,35 @@ impl Handle {
         }
     }
 
-    /// Returns the locks.
+    /// Returns a handle to the locks.
     pub fn locks(&self) -> Locks {
         Locks::new(self.actors.lock.clone())
     }
 
-    /// Returns the queues.
+    /// Returns a handle to the queues.
     pub fn queues(&self) -> Queues {
         let draining = self.facts.draining.subscribe();
         Queues::new(self.actors.queue.clone(), draining)
     }
 
-    /// Returns the processes.
+    /// Returns a handle to the processes.
     pub fn processes(&self) -> Processes {
         let keeping = self.facts.keeping.clone();
         Processes::new(self.actors.process.clone(), keeping)
     }
 
-    /// Returns the services.
+    /// Returns a handle to the services.
     pub fn services(&self) -> Services {
         let keeping = self.facts.keeping.clone();
         Services::new(self.actors.process.clone(), keeping)
     }
 
-    /// Returns the leases.
+    /// Returns a handle to the leases.
     pub fn leases(&self) -> Leases {
         Leases::new(self.actors.lease.clone())
     }
 
-    /// Returns the tasks.
+    /// Returns a handle to the tasks.
     pub fn tasks(&self) -> Tasks {
         let keeping = self.facts.keeping.clone();
         let journal = self.facts.journal.clone();
@@ -179,7 +179,8 @@ impl Handle {
         &self.facts.queue_rules
     }
 
-    /// Trusts a wall clock that is far ahead, so that items past their dates are removed again. Returns whether the clock was in doubt.
+    /// Trusts the wall clock although it is far ahead, so that items past their dates are removed again. Returns whether the clock was in
+    /// doubt.
     pub async fn believe_clock(&self) -> Result<bool, Stopped> {
         let (answer, believed) = oneshot::channel();
         let sent = self.facts.commands.send(Command::BelieveClock(answer));
@@ -187,7 +188,7 @@ impl Handle {
         believed.await.map_err(|_| Stopped)
     }
 
-    /// Takes a snapshot now, which shortens the next start and allows old journal segments to be removed.
+    /// Takes a snapshot now, which makes the next startup faster and allows old journal segments to be removed.
     pub async fn checkpoint(&self) -> Result<Taken, CheckpointError> {
         let (request, taken) = oneshot::channel();
         let sent = self.facts.checkpoints.send(request);
@@ -208,7 +209,7 @@ impl Handle {
         over.await.map_err(|_| Stopped)
     }
 
-    /// Waits until the node halts by itself; never resolves if it does not.
+    /// Resolves with the reason when the node halts, and never if it stops normally.
     pub async fn halted(&self) -> Halt {
         let mut halt = self.halt.clone();
         loop {
@@ -243,26 +244,26 @@ impl Handle {
         listening
     }
 
-    /// Returns the counters of the listeners and the journal since the start, without querying an actor.
+    /// Returns the counters of the listeners and the journal since startup, without querying an actor.
     #[cfg(feature = "http")]
     pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
         let journal = self.facts.journal.as_ref().map(Into::into);
         (self.listening((0, 0)), journal)
     }
 
-    /// Returns the number of journal entries that an actor has appended since the start. Does not query the actor.
+    /// Returns the number of journal entries that an actor has appended since startup. Does not query the actor.
     pub fn entries_of(&self, actor: ActorId) -> u64 {
         self.facts.entries.of(actor)
     }
 
-    /// Returns the socket on which task commands report, if there is one.
+    /// Returns the path of the socket to which task commands report, if there is one.
     #[cfg(feature = "http")]
     pub(crate) fn report_socket(&self) -> Option<PathBuf> {
         let reporting = self.facts.keeping.reporting()?;
         Some(reporting.socket().to_owned())
     }
 
-    /// Resolves when the core thread has ended, for whatever reason.
+    /// Resolves when the core thread has ended, because the node was stopped or the thread panicked.
     #[cfg(feature = "http")]
     pub(crate) async fn ended(&self) {
         self.facts.commands.closed().await;
@@ -278,7 +279,7 @@ impl Handle {
         std::process::id()
     }
 
-    /// Returns the wall clock time as the node sees it.
+    /// Returns the current wall clock time, computed from node time and the [offset](Self::offset).
     pub fn date(&self) -> Date {
         self.offset().date(self.now())
     }
@@ -293,7 +294,7 @@ impl Handle {
         self.facts.clock.now()
     }
 
-    /// Returns what recovery found at the start.
+    /// Returns what recovery found at startup.
     pub fn recovered(&self) -> &Recovered {
         &self.facts.recovered
     }
@@ -423,7 +424,7 @@ impl Handle {
     }
 }
 
-/// Returns an actor's counts, or empty counts for an actor that panicked and is not restarted yet.
+/// Returns an actor's counts, or empty counts if the actor panicked on the query. Returns an error only if the node has stopped.
 fn known<T, E>(
     counted: Result<T, E>,
     reason: impl FnOnce(&E) -> Reason,

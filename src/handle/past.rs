@@ -1,9 +1,9 @@
-//! The past of a running node: the state after any entry of its journal, and the history of an item from before events were
-//! collected.
+//! Queries about the past of a running node: its state after any entry of the journal, and the history of an item, including entries that
+//! are older than the collected events.
 //!
-//! Requests are answered one at a time, by a thread that reads the journal while another one writes it. No actor is queried,
-//! and the core thread does no work for it. The thread ends, and frees everything it holds in memory, after a while without
-//! requests, and with the node.
+//! Requests are answered one at a time, by a thread that reads the journal while another one writes it. No actor is queried, and the core
+//! thread does no work for the requests. The thread ends, and frees its memory, after five minutes without requests, or when the last
+//! handle to the node is dropped.
 
 use super::{Command, Facts, Handle};
 use crate::ids::Seq;
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(800);
 /// The maximum number of requests that wait while another is answered.
 const WAITING_MAX: usize = 4;
 
-/// The number of stories kept, so that they can be shown again without another pass through the journal.
+/// The number of item histories (stories) kept, so that they can be shown again without another pass through the journal.
 const STORIES_MAX: usize = 16;
 
 /// The number of new journal entries after which a kept story is read again.
@@ -41,7 +41,7 @@ const STALE: u64 = 10_000;
 /// The directory below the data directory to which snapshots are copied in order to be read.
 const SCRATCH: &str = "past";
 
-/// The past of a node.
+/// A handle for queries about the past of a node.
 #[derive(Clone)]
 pub struct Past {
     handle: Handle,
@@ -52,7 +52,7 @@ pub struct Past {
 pub enum Answered<T> {
     /// The answer.
     Ready(T),
-    /// The journal is still being read: ask again.
+    /// The journal is still being read: repeat the request later.
     Reading {
         /// The last entry read so far.
         reached: Seq,
@@ -108,7 +108,7 @@ impl From<TimelineError> for PastError {
 
 type Answer<T> = oneshot::Sender<Result<T, PastError>>;
 
-/// A request to the thread.
+/// A request to the thread that reads the past.
 enum Question {
     State(Option<Seq>, Answer<Box<StateAt>>),
     Story(Followed, Answer<Arc<Story>>),
@@ -125,7 +125,7 @@ impl Question {
 }
 
 impl Handle {
-    /// Returns the past of the node, as far back as its journal goes.
+    /// Returns a handle for queries about the node's past, as far back as its journal goes.
     pub fn past(&self) -> Past {
         Past {
             handle: self.clone(),
@@ -171,7 +171,7 @@ impl Past {
     }
 }
 
-/// The thread that reads the past, while it runs.
+/// The requests to the thread that reads the past. The thread is started when there are requests and none is running.
 #[derive(Default)]
 pub(crate) struct Readers(Arc<Shared>);
 
@@ -242,7 +242,7 @@ impl Drop for Readers {
 struct Reader {
     shared: Arc<Shared>,
     journal: Journal,
-    /// Closed once the node has ended.
+    /// A channel to the core thread, closed once the node has ended.
     core: mpsc::UnboundedSender<Command>,
     data: PathBuf,
     timeline: Timeline,
@@ -282,7 +282,7 @@ impl Reader {
         }
     }
 
-    /// Answers a request. The states read on the way are kept even if the caller no longer waits.
+    /// Answers a request. The states reached while reading are kept for later requests, even if the caller no longer waits.
     fn answer(&mut self, question: Question) {
         match question {
             Question::State(at, answer) => {
@@ -348,7 +348,7 @@ fn timeline(data: &Path) -> Timeline {
     Timeline::new(disk, slots, Bounds::default())
 }
 
-/// Returns whether a file was removed while it was being read.
+/// Returns whether the error may have been caused by a file that was removed while it was being read.
 fn is_gone(error: &TimelineError) -> bool {
     let TimelineError::Replay(ReplayError::Recovery(RecoveryError::Persist(error))) = error else {
         return false;

@@ -20,13 +20,13 @@ use std::sync::Arc;
 /// The result of completing jobs and claiming new ones.
 #[derive(Debug)]
 pub struct Exchanged {
-    /// For each completed job, in order: whether it could be ended.
+    /// The result of ending each completed job, in order.
     pub done: Vec<Result<(), QueueError>>,
     /// The new claims, or why there are none.
     pub claims: Result<Vec<Claim>, QueueError>,
 }
 
-/// Returns the claims among these answers; if there are none, the first refusal.
+/// Returns the claims among these answers. If there are none, returns the first refusal, or an empty list if nothing was refused.
 fn claimed(answers: impl IntoIterator<Item = Answer<Reply>>) -> Result<Vec<Claim>, QueueError> {
     let (mut claims, mut refused) = (Vec::new(), None);
     for answer in answers {
@@ -37,7 +37,7 @@ fn claimed(answers: impl IntoIterator<Item = Answer<Reply>>) -> Result<Vec<Claim
             Err(failed) => refused = refused.or(Some(failed.into())),
         }
     }
-    // Claims that were made are returned even if others were refused, so that the caller knows of them.
+    // Claims that were made are returned even if others were refused: only the caller can complete their jobs or give them back.
     match refused {
         Some(refused) if claims.is_empty() => Err(refused),
         Some(_) | None => Ok(claims),
@@ -63,8 +63,8 @@ impl Queues {
     }
 
     /// Claims up to `most` jobs, each from the tenant whose turn it is: tenants get turns in proportion to their weights
-    /// ([`TenantRules`](crate::actors::queue::TenantRules)), however many jobs they have waiting. Of the tenant's queues
-    /// the one with the lowest rank gives its best job; among equal ranks, the one that has not done so for longest.
+    /// ([`TenantRules`](crate::actors::queue::TenantRules)), however many jobs they have waiting. The job is the best one of the tenant's
+    /// queue with the lowest rank; among queues of equal rank, the one that was claimed from least recently is chosen.
     pub async fn pop_any(&self, of: AnyType, most: usize) -> Result<Vec<Claim>, QueueError> {
         let pops = std::iter::repeat_n(self.turn_of(of), most).zip(0..);
         self.claims(pops.collect()).await
@@ -81,8 +81,8 @@ impl Queues {
         )
     }
 
-    /// Completes claimed jobs, then claims up to `most` jobs of these queues: one turn, one sync and one answer for a
-    /// worker that continues with its next job.
+    /// Completes claimed jobs, then claims up to `most` jobs of these queues: a worker that continues with its next job needs only one turn
+    /// of the actor, one sync and one answer.
     ///
     /// # Errors
     /// Returns an error if the node has stopped. Individual failures are part of the result.

@@ -1,7 +1,7 @@
 //! Typed access to a node's processes: the API for programs that embed it, and the basis of the listeners.
 //!
-//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
-//! the journal has it; a launch is therefore answered before the process runs.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
+//! journal; a launch is therefore answered before the process runs.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -23,7 +23,7 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
 
-/// The number of processes whose resource usage is read in one go. Notifications that processes have ended wait until then.
+/// The number of processes whose resource usage is read in one go. Notifications that processes have ended wait until the read is done.
 const READ_AT_ONCE: usize = 32;
 
 /// The number of processes checked in one go.
@@ -137,8 +137,8 @@ impl Processes {
         }
     }
 
-    /// Has the keeper launch a process. Resolves when the record is durable, at which point the process may not run yet:
-    /// see [`Processes::started`].
+    /// Launches a process through the keeper. Resolves when the record is durable, at which point the process may not run yet: see
+    /// [`Processes::started`].
     pub async fn launch(&self, launching: Launching) -> Result<RecordView, ProcessError> {
         self.record(Message::Launch(Box::new(launching))).await
     }
@@ -237,8 +237,8 @@ impl Processes {
         self.keeping.observed().machine()
     }
 
-    /// Returns a page of the records that match a selection, and the id to continue after, or `None` after the last page.
-    /// Long lists are walked without delaying others, so the pages are not a consistent snapshot.
+    /// Returns a page of the records that match a selection, and the id to continue after, or `None` after the last page. Long lists are
+    /// walked without delaying other requests, so the pages are not a consistent snapshot.
     pub async fn list(
         &self,
         selection: Selection,
@@ -246,8 +246,8 @@ impl Processes {
         page(self.walk(Query::List(selection)).await?)
     }
 
-    /// Returns the current resource usage of these processes, in the same order; `None` for those that are not running or
-    /// cannot be read. It is read at the time of the call, a few processes at a time, without involving the actors.
+    /// Returns the current resource usage of these processes, in the same order; `None` for those that are not running or cannot be read.
+    /// The usage is read at the time of the call, a few processes at a time, without involving the actors.
     pub async fn usage(&self, records: &[RecordView]) -> Result<Vec<Option<Usage>>, ProcessError> {
         let mut all = Vec::with_capacity(records.len());
         for some in records.chunks(READ_AT_ONCE) {
@@ -268,8 +268,8 @@ impl Processes {
         Ok(all)
     }
 
-    /// Checks whether each process recorded as alive still exists. If one does not, its record is updated once it is
-    /// known how the process ended: see [`Processes::ended`].
+    /// Checks whether each process recorded as alive still exists, and returns those that do not. If one does not, its record is updated
+    /// once it is known how the process ended: see [`Processes::ended`].
     pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {
         let mut found = Reconciled::default();
         let mut selection = Selection {
@@ -362,7 +362,7 @@ impl Processes {
         Ok(page(self.walk(Query::Ancestors(id)).await?)?.0)
     }
 
-    /// Returns a page of the records below `of` in the tree, by id, and the id to continue after.
+    /// Returns a page of the records below `of` in the tree, by id, and the id to continue after, or `None` after the last page.
     pub async fn descendants(
         &self,
         of: ProcessId,
@@ -433,7 +433,8 @@ impl Processes {
         requester::line(process.into())
     }
 
-    /// Ensures that a keeper is running, and returns the path of its socket, to which parcels are sent.
+    /// Ensures that a keeper is running, and returns the path of its socket. A client that launches a command sends its environment and
+    /// streams there, in a parcel.
     pub async fn keeper(&self) -> Result<PathBuf, ProcessError> {
         let (answer, joined) = oneshot::channel();
         self.keeping.join(move |result| {

@@ -49,7 +49,7 @@ const fn words(refused: Refused) -> &'static str {
             "the coordinator is draining: it accepts no new jobs and gives out no claims"
         }
         Refused::Fencing => "the claim has expired, and its process is being killed",
-        Refused::StaleToken => "the token is stale: the claim has passed on",
+        Refused::StaleToken => "the token is stale: the claim is over",
         Refused::Full => "the limit on jobs, or on their total size, is reached",
         Refused::QueuesFull => "the limit on queues is reached",
         Refused::RootsFull => "the limit on root jobs is reached",

@@ -1,7 +1,7 @@
 //! Typed access to a node's queues: the API for programs that embed it.
 //!
-//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
-//! the journal has it.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
+//! journal.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -28,7 +28,7 @@ const REPUSHED_IN_A_ROW: u32 = 100_000;
 #[derive(Clone)]
 pub struct Queues {
     pub(super) mailbox: Mailbox<QueueMachine>,
-    /// The weight of each queue of a claim, in order, if the queue is drawn at random.
+    /// The weight of each queue that a claim names, in order; `None` to claim the most urgent job of all.
     pub(super) weights: Option<Arc<[u32]>>,
     /// The duration of a claim, in milliseconds; 0 for that of the job or its type.
     pub(super) claim_ms: u64,
@@ -41,9 +41,10 @@ pub struct Queues {
 /// The result of adding a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// The id of the job, or of the existing one with the same key.
+    /// The id of the added job, or of the earlier job with the same deduplication key.
     pub id: u64,
-    /// Whether the job was added; `false` if the queue has an unclaimed job with the same key.
+    /// Whether the job was added; `false` if the queue has an unclaimed job with the same deduplication key, or the key of an earlier job
+    /// is still remembered.
     pub new: bool,
 }
 
@@ -73,8 +74,8 @@ impl Queues {
         }
     }
 
-    /// Returns a handle whose claims last `ms` milliseconds, whatever their jobs and types specify; with 0, those decide
-    /// again. A touch restarts the same span.
+    /// Returns a handle whose claims last `ms` milliseconds instead of the time that the job or its type specifies; 0 restores the latter.
+    /// A touch restarts the same span.
     #[must_use]
     pub fn claiming_for(&self, ms: u64) -> Self {
         Self {
@@ -139,8 +140,8 @@ impl Queues {
         }
     }
 
-    /// Registers a root job, which makes jobs of older roots superfluous; their claims are marked accordingly. Returns
-    /// `false` if this root or a newer one was known already.
+    /// Registers a root job, which makes jobs of older roots superfluous; their claims are marked as duplicates. Returns whether the root
+    /// was new: `false` if this root or a newer one was registered already.
     pub async fn register(&self, root: Root) -> Result<bool, QueueError> {
         match self.one(self.message(Message::Register(root), 0)).await? {
             Reply::Done => Ok(true),
@@ -181,7 +182,8 @@ impl Queues {
                 other => return Err(refusal(&other)),
             };
             if some == 0 && turn > 0 && self.key.is_some() {
-                // A turn that does nothing leaves no receipt, so a repetition would make jobs ready that were abandoned later.
+                // A turn that does nothing leaves no receipt, and a repetition would make jobs ready that were abandoned later. This
+                // message changes no job, but leaves a receipt.
                 self.one(self.message(Message::Spoil, turn)).await?;
             }
             repushed = repushed.saturating_add(some);
@@ -192,9 +194,9 @@ impl Queues {
         Ok(repushed)
     }
 
-    /// Cancels a job: it is abandoned, with `reason`. If its claim is bound to a process, as that of a `sexton work`
-    /// command is, this happens when the process has ended or has reported on the job; until then the claim cannot be
-    /// renewed. Returns `false` if there is nothing to cancel, because the job is abandoned or cancelled already.
+    /// Cancels a job: it is abandoned, with `reason`. If its claim is bound to a process, as that of a `sexton work` command is, this
+    /// happens when the process has ended or has reported on the job; until then the claim cannot be renewed. Returns whether there was
+    /// anything to cancel: `false` if the job is abandoned or cancelled already.
     pub async fn cancel(&self, id: u64, reason: Option<ErrorText>) -> Result<bool, QueueError> {
         let error = reason;
         match self.done(Message::Cancel { id, error }).await {
@@ -264,9 +266,9 @@ impl Queues {
         }
     }
 
-    /// Returns a page of the jobs that match a filter, and where to continue, or `None` after the last page. Many jobs are
-    /// walked without delaying others, so the pages are not a consistent snapshot: a job that appears, goes away or changes
-    /// meanwhile may be missing, and one that does not is listed exactly once.
+    /// Returns a page of the jobs that match a filter, and where to continue, or `None` after the last page. Many jobs are walked without
+    /// delaying other requests, so the pages are not a consistent snapshot: a job that appears, goes away or changes meanwhile may be
+    /// missing, and every other job is listed exactly once.
     pub async fn select_jobs(
         &self,
         selection: JobSelection,
@@ -288,8 +290,8 @@ impl Queues {
         }
     }
 
-    /// Returns the busiest queues of the share that begins at `from`, and where the next share begins. All queues form one
-    /// share unless there are more than a few thousand.
+    /// Returns up to `most` of the busiest queues in the share of all queues that begins at `from`, and where the next share begins, or
+    /// `None` after the last. There is a single share unless there are more than a few thousand queues.
     pub async fn busiest(
         &self,
         from: Slot,
@@ -301,10 +303,10 @@ impl Queues {
         }
     }
 
-    /// Returns a random queue from which a job of one of these types, or of any type if `kinds` is empty, can be claimed
-    /// now. Queues that are paused, throttled or read-only are not considered.
+    /// Returns a random queue from which a job of one of these types, or of any type if `kinds` is empty, can be claimed now; `None` if
+    /// there is no such queue. Queues that are paused, throttled or read-only are not considered.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
-        // No two tickets are equal, which is random enough for this.
+        // The choice need not be unpredictable. Tickets are unique, so it differs from call to call.
         let chance = self.mailbox.ticket().0;
         let kinds = kinds.iter().map(|kind| kind.clone().into_bytes());
         let kinds = Arc::new(kinds.collect());
@@ -363,8 +365,8 @@ impl Queues {
         }
     }
 
-    /// Wraps message number `nth` of a request. Each has its own idempotency key, so that a repetition of the request
-    /// carries out the messages that are missing.
+    /// Wraps message number `nth` of a request. Each message has its own idempotency key, so that a repetition of the request carries out
+    /// only the messages that are missing.
     pub(super) fn message(&self, message: Message, nth: u64) -> Item<QueueMachine> {
         Item::once(message, self.key.map(|key| key.nth(nth)))
     }

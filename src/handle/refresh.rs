@@ -31,9 +31,9 @@ impl Handle {
             .await
     }
 
-    /// Requests a refresh whenever servers are wanted: when an attempt could not be launched or its server is lost, and
-    /// while tasks could run but no server is enabled. Does so at most once a second; the lease's period limits how often a
-    /// pass begins. Ends when the node does.
+    /// Requests a refresh whenever the list of servers may be out of date: when an attempt could not be launched or its server is lost, and
+    /// while tasks could run but no server is enabled. Does so at most once a second; the lease's period limits how often a pass begins.
+    /// Ends when the node does.
     pub async fn keep_servers_fresh(&self) -> Stopped {
         let tasks = self.tasks();
         let mut is_told = false;

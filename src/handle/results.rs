@@ -9,7 +9,7 @@ use crate::ids::Token;
 use crate::spine::delivery::Item;
 use crate::spine::runtime::Stopped;
 
-/// How a job ended, as far as that is known.
+/// What is known about the end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The job has not ended.
@@ -58,7 +58,7 @@ impl Queues {
         }
     }
 
-    /// Returns how a job ended, waiting until it is over.
+    /// Waits until a job is over, and returns how it ended.
     pub async fn result_waiting(&self, id: u64) -> Result<Ending, QueueError> {
         self.mailbox.watch(Watch::Over { id }).await??;
         self.result(id).await

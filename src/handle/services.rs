@@ -1,4 +1,4 @@
-//! Typed access to a node's services. See `docs/services.md`.
+//! Typed access to a node's services: commands that the node starts and keeps running. See `docs/services.md`.
 
 #![expect(
     clippy::wildcard_enum_match_arm,

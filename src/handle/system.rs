@@ -1,8 +1,8 @@
 //! Facts that the operating system reports about the host and this process.
 //!
-//! Files below `/proc` are usually read in microseconds, but some may be on a user-space file system that hangs. They
-//! are therefore read on a separate thread, at most one at a time, and every waiting caller gets its reading. A fact
-//! that cannot be read is missing, and is not an error.
+//! Files below `/proc` are usually read in microseconds, but some may be on a user-space file system that hangs. They are therefore read on
+//! a separate thread, at most one at a time, and every caller that waits meanwhile gets the same reading. A fact that cannot be read is
+//! missing, and is not an error.
 
 use crate::spine::guard::guard;
 use crate::status::{HostStatus, ProcessStatus};
@@ -18,7 +18,7 @@ pub(super) struct Reading {
     pub(super) process: ProcessStatus,
 }
 
-/// Reads the facts on demand.
+/// A reader of the facts, shared by all callers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System(Arc<Mutex<Readers>>);
 
@@ -75,7 +75,8 @@ fn read() -> Reading {
     }
 }
 
-/// Each psutil call has its own panic guard, because `virtual_memory` subtracts values that may be inconsistent in containers.
+/// Returns the facts about the machine. Each psutil call has its own panic guard, because `virtual_memory` subtracts values that may be
+/// inconsistent in containers.
 #[cfg(target_os = "linux")]
 fn host() -> HostStatus {
     let load = guard(psutil::host::loadavg).ok().and_then(Result::ok);
@@ -92,7 +93,7 @@ fn host() -> HostStatus {
     }
 }
 
-/// psutil reads the load average on Linux only.
+/// Returns no facts, because psutil reads the load average on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn host() -> HostStatus {
     HostStatus::default()
@@ -108,14 +109,15 @@ fn process() -> ProcessStatus {
     }
 }
 
-/// Returns a size from `/proc/self/status`, in bytes.
+/// Returns the size with this name from `/proc/self/status`, in bytes; `None` if it is missing or not in kB.
 fn kibibytes(status: &str, name: &str) -> Option<u64> {
     let size = status.lines().find_map(|line| line.strip_prefix(name))?;
     let number: u64 = size.trim().strip_suffix(" kB")?.parse().ok()?;
     number.checked_mul(1024)
 }
 
-/// Returns the number of open descriptors. Linux 6.2 and later report it as the size of the directory; on older kernels they are counted.
+/// Returns the number of open descriptors, or `None` if it cannot be read. Linux 6.2 and later report it as the size of the directory; on
+/// older kernels they are counted.
 fn descriptors() -> Option<u64> {
     let folder = "/proc/self/fd";
     match fs::metadata(folder).ok()?.len() {

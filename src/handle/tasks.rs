@@ -1,7 +1,8 @@
-//! Typed access to a node's tasks: the API for programs that embed it, and the basis of the listeners.
+//! Typed access to a node's tasks: the API for programs that embed it, and the basis of the listeners. A task runs in *bursts*, each of
+//! which is one run of its command on a thread of a server. See `docs/tasks.md`.
 //!
-//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
-//! the journal has it.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
+//! journal.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -25,7 +26,7 @@ use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
 
-/// The number of tasks removed with one entry.
+/// The number of tasks removed with one journal entry.
 const PRUNED_AT_ONCE: u32 = 1000;
 
 /// Why a task operation failed.
@@ -128,7 +129,7 @@ impl Tasks {
         }
     }
 
-    /// Adds a task. Its first burst begins as soon as a thread is free, even if the caller has gone by then.
+    /// Adds a task. Its first burst begins as soon as a thread is free, even if the caller no longer waits then.
     ///
     /// # Errors
     /// Returns [`Refused::Draining`], [`Refused::Full`], or the error in the task.
@@ -164,8 +165,8 @@ impl Tasks {
         }
     }
 
-    /// Replaces the rules from now on. They apply when a task is added, when one ends, and when the next one is chosen. The next start uses
-    /// the rules of its configuration again.
+    /// Replaces the rules until the node restarts, which applies the rules of its configuration again. Rules apply when a task is added,
+    /// when a task ends, and when the next task to run is chosen.
     ///
     /// # Errors
     /// Returns [`TaskError::Rules`] if the rules are invalid; nothing changes then.
@@ -179,7 +180,7 @@ impl Tasks {
     /// Applies an action to a task.
     ///
     /// # Errors
-    /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if it is to run again and is not over.
+    /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if the action would restart a task that is not over.
     pub async fn act(&self, task: u64, act: Act) -> Result<TaskView, TaskError> {
         self.task(self.send(Message::Act { task, act }).await?)
     }
@@ -219,7 +220,7 @@ impl Tasks {
         }
     }
 
-    /// Returns everything under way, all at one moment.
+    /// Returns the tasks under way, the servers and the groups, all at one moment.
     pub(super) async fn standing(&self) -> Result<Standing, TaskError> {
         let asked = vec![Item::Query(Query::Standing)];
         match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
@@ -228,9 +229,9 @@ impl Tasks {
         }
     }
 
-    /// Returns up to `most` tasks that are not over, for an overview, and whether there are more: running ones first, the
-    /// longest-running at the front; then those waiting for their next burst, the soonest first; then those that have not
-    /// begun and could, by group. If there are very many, only some are examined.
+    /// Returns up to `most` tasks that are not over, for an overview, and whether there are more: running ones first, the longest-running
+    /// at the front; then those waiting for their next burst, the soonest first; then those that are ready for their first burst, by group.
+    /// If there are very many, only some are examined.
     pub async fn stirring(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
         match self.query(Query::Stirring { most }).await? {
             Reply::Tasks(tasks) => {
@@ -278,13 +279,13 @@ impl Tasks {
     /// Changes a server.
     ///
     /// # Errors
-    /// Returns [`TaskError::Absent`] if there is no such server, unless the change sets its threads, which adds it.
+    /// Returns [`TaskError::Absent`] if there is no such server, unless the change sets the number of threads: that adds the server.
     pub async fn server(&self, name: Name, change: ServerChange) -> Result<(), TaskError> {
         done(&self.send(Message::Server { name, change }).await?)
     }
 
-    /// Makes the set of servers match an inventory: adds new ones, removes missing ones, and leaves those disabled by an
-    /// operator alone. With `check` nothing changes, and the result is what would.
+    /// Makes the set of servers match an inventory: adds new ones, removes missing ones, and leaves those disabled by an operator alone.
+    /// With `check`, nothing is changed, and the result shows what would change.
     pub async fn inventory(&self, hosts: Vec<Host>, check: bool) -> Result<Inventoried, TaskError> {
         let came = if check {
             self.query(Query::Inventory(hosts)).await?
@@ -327,8 +328,8 @@ impl Tasks {
         }
     }
 
-    /// Handles a report from the command of an attempt about its burst, and returns how often the task has saved so far. A
-    /// report from another machine is numbered with `nth` and counts once.
+    /// Handles a report from the command of an attempt about its burst, and returns how often the task has saved data so far. A report from
+    /// another machine is numbered with `nth`, and counts only once even if it arrives again.
     ///
     /// # Errors
     /// Returns [`Refused::Stale`] if the attempt is over, [`Refused::Stopping`] if it is being stopped, or
@@ -347,7 +348,7 @@ impl Tasks {
         Ok(self.task(self.send(message).await?)?.task.revision)
     }
 
-    /// Returns how often the task of an attempt has saved, and the newest saved data.
+    /// Returns how often the task of an attempt has saved data, and the newest saved data.
     pub async fn saved(&self, process: ProcessId) -> Result<(u64, Option<Bytes>), TaskError> {
         match self.query(Query::Saved(process)).await? {
             Reply::Saved(revision, body) => Ok((revision, body)),
@@ -360,7 +361,8 @@ impl Tasks {
         self.keeping.reporting()?.process_of(secret)
     }
 
-    /// Returns what the journal lacks while the disk is low on space, when no burst begins; otherwise `None`.
+    /// Returns the space that is left and the space that is needed while the disk is low on space, and `None` otherwise. No burst begins
+    /// while the disk is low.
     pub(super) fn shortage(&self) -> Option<Shortage> {
         self.journal.as_ref()?.shortage()
     }

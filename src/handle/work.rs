@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
-/// The delay before a worker asks again after the node refused to give out jobs, for example because its disk is full.
+/// The delay before a worker requests a job again after the node refused to give out jobs, for example because its disk is full.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The default priority of a job, the same as that of `sexton queue push`.
@@ -60,7 +60,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     fn run(self, attempt: Attempt) -> impl Future<Output = Result<(), JobError>> + Send;
 }
 
-/// Why a job is not done. Any other error converts to a failure with `?`.
+/// Why a job was not completed. Any other error converts to a failure with `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobError {
     reason: String,
@@ -258,13 +258,13 @@ struct Worker {
 impl Worker {
     /// Runs jobs until the worker or the node is to stop.
     async fn work<J: Job>(mut self) {
-        // A wait that begins during a drain may still be given a job.
+        // Checked before each wait, because a wait that begins during a drain may still be given a job.
         while !self.handle.draining().claims {
             let mut waiting = self.queues.wait_for_job(std::slice::from_ref(&self.queue));
             let claimed = tokio::select! {
                 biased;
                 _ = self.stopping.wait_for(|stops| *stops) => {
-                    // A job claimed at this moment is given back untried.
+                    // A job claimed in the meantime is given back untried.
                     if let Ok(Some(claim)) = waiting.withdraw().await {
                         self.queues.give_back(claim.id, claim.token);
                     }
@@ -298,7 +298,7 @@ impl Worker {
         } else {
             self.run::<J>(&claim).await
         };
-        // If the claim is lost or the node stops, the job was ended or will be given out again: there is nothing to report.
+        // Errors are ignored: if the claim is lost or the node stops, the job has ended or will be given out again.
         match done {
             None => {}
             Some(Ok(())) => drop(self.queues.ack(id, token).await),

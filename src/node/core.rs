@@ -74,7 +74,7 @@ impl Files {
 /// The resources held until the core thread ends: the journal thread, then the directory lock.
 struct CoreResources(JournalThread, DirLock);
 
-/// A recovered state that has not been started yet.
+/// The recovered actors, before they are started.
 struct Past {
     hosts: Actors<HostOf>,
     found: recovery::Past,
@@ -172,7 +172,7 @@ impl Core {
     }
 }
 
-/// Configures the services, and starts the removal of process files that have no record.
+/// Installs the faults that tasks may request, starts the removal of process directories without a record, and configures the services.
 async fn begin_with(handle: &Handle, config: &Config, keeping: &Keeping) {
     if let Some(faults) = keeping.faults() {
         faults::plant(handle, faults);
@@ -198,7 +198,7 @@ fn checkpoints(spine: &Rc<Spine>, config: &Config, found: &recovery::Past) -> Rc
     Rc::new(checkpoints.and_then(config.after_checkpoint))
 }
 
-/// Has every actor check what is due whenever the clock is moved.
+/// Makes every actor handle its due items whenever the clock is moved manually.
 fn rouse_with(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
     for rouse in each!(mailbox in &actors => mailbox.rouse()) {
         clock.whenever_moved(rouse);
@@ -223,7 +223,8 @@ fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     }))
 }
 
-/// Returns how processes that work on tasks report. If the key cannot be written, as on a full disk, the node starts without it.
+/// Returns the key and the socket for the reports of task processes; `None` if the key cannot be written, for example to a full disk. The
+/// node then starts nevertheless, but cannot run tasks.
 fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
     match files::report_key(data, fresh) {
         Ok(key) => Some(Reporting::new(key, data)),
@@ -234,7 +235,8 @@ fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
     }
 }
 
-/// Starts the background tasks that run beside the actors until the node ends.
+/// Starts the node's background tasks, which run until the node ends: they write the journal, release the answers that wait for it, and
+/// watch the wall clock.
 fn tend(spine: &Rc<Spine>) {
     let writing = Rc::clone(spine);
     runtime::spawn(async move { writing.write_forever().await });
@@ -333,7 +335,7 @@ impl Open {
             files,
         } = self;
         loop {
-            // The caller may no longer be waiting.
+            // Answers that cannot be sent are dropped: the caller may no longer be waiting.
             match received.recv().await {
                 Some(Command::Drain(what, answer)) => {
                     drain(&spine, what).await;
@@ -347,7 +349,7 @@ impl Open {
                     drop(answer.send(spine.feed().listen(last, after)));
                 }
                 Some(Command::Pause(span, answer)) => runtime::spawn(async move {
-                    // A pause is a timeout around a future that never resolves.
+                    // `clippy.toml` reserves `sleep` for the runtime, so a pause is a timeout around a future that never resolves.
                     let _ = timeout(span, std::future::pending::<()>()).await;
                     let _ = answer.send(());
                 }),
@@ -361,7 +363,7 @@ impl Open {
     }
 }
 
-/// Puts the actors that `what` names into draining, so that they accept no new work.
+/// Makes the actors affected by `what` refuse new work, and waits until this is durable.
 async fn drain(spine: &Spine, what: Drain) {
     let mut noted = None;
     for (actor, draining) in what.actors() {
@@ -374,7 +376,8 @@ async fn drain(spine: &Spine, what: Drain) {
     }
 }
 
-/// Trusts the wall clock again, so that items past their dates are removed again.
+/// Trusts the wall clock although it is far ahead, so that items past their dates are removed again. Returns whether the clock was in
+/// doubt.
 async fn believe_clock(spine: &Spine) -> bool {
     let believed = spine.ledger().believe_wall_clock();
     if let Some(mark) = believed {
@@ -394,7 +397,7 @@ async fn say_goodbye(spine: &Spine) {
     spine.write();
     let told = spine.until_durable_or_halted(spine.feed().newest());
     if timeout(GOODBYE_PATIENCE, told).await.is_err() {
-        tracing::info!("subscribers may not receive the event of the stop: the journal is behind");
+        tracing::info!("subscribers may miss the last event: the journal was not synced in time");
     }
     spine.feed().end();
 }
@@ -405,7 +408,7 @@ async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<CoreResourc
         // If the snapshot fails, the reason is logged; nothing is lost, because the journal is complete.
         drop(checkpoints.take().await);
     }
-    // A snapshot that became due meanwhile finishes and no other begins, so that no thread uses the directory when it is released.
+    // Waits for a snapshot that has begun meanwhile and prevents another, so that no thread uses the directory when it is released.
     let slots = spine.hold_slots().await;
     if !spine.is_halted() {
         let stop = spine.stop();

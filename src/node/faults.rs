@@ -1,5 +1,5 @@
-//! Actor panics that tasks request, if the configuration allows it: between the end of an attempt and the release of its locks. They are
-//! injected in the same way as tests inject theirs.
+//! Injects the panics that tasks request, if the configuration allows faults: panics of actors between the end of an attempt and the
+//! release of its locks. They use the hooks with which tests inject panics.
 
 use crate::actors::dispatch;
 use crate::actors::lock;
@@ -44,7 +44,7 @@ pub(super) fn plant(handle: &Handle, faults: &Faults) {
     handle.actors().lock.sabotage(Box::new(lock));
 }
 
-/// Panics with the fault's name if `comes` is true.
+/// Panics with the fault's name in the message if `comes` is true.
 fn strike(comes: bool, fault: Fault) {
     assert!(!comes, "injected: {}", fault.name());
 }

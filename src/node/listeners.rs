@@ -1,4 +1,4 @@
-//! Opens the configured listeners on a running node, and closes them: the only place that knows every protocol.
+//! Opens the configured listeners on a running node, and closes them. This is the only code that depends on every protocol.
 
 use super::NodeError;
 use super::chance::chance;
@@ -17,7 +17,8 @@ pub(super) struct OpenListeners {
 }
 
 impl OpenListeners {
-    /// Returns the hosts that LockServer admits. They are read before anything is opened, since an unusable list prevents the start.
+    /// Returns the hosts that LockServer admits. They are read before anything is opened, because a node does not start with an invalid
+    /// list.
     pub(super) fn hosts(config: &Config) -> Result<Hosts, NodeError> {
         let lockserver = config.lockserver.as_ref();
         match lockserver.and_then(|lockserver| lockserver.hosts.as_ref()) {
@@ -26,10 +27,9 @@ impl OpenListeners {
         }
     }
 
-    /// Listens on the configured TCP addresses if there is no data directory yet, so that a start that cannot bind one of them fails before
-    /// it creates a directory. A start whose token file or certificate cannot be used fails here, too. At later starts the listeners are
-    /// opened after the recovery: a client would wait on a listener that is not served. Sockets with a path are always opened later: they
-    /// may lie in the data directory.
+    /// If there is no data directory yet, listens on the configured TCP addresses and checks the token file and the certificate. If any of
+    /// this fails, no data directory is created. If the directory exists, the listeners are opened after recovery instead, because a client
+    /// that connects earlier would have to wait. Unix sockets are always opened later, because their paths may be in the data directory.
     pub(super) fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
         if config.data.as_ref().is_none_or(|data| data.exists()) {
             return Ok(());
@@ -65,7 +65,7 @@ impl OpenListeners {
         Ok(())
     }
 
-    /// Opens every configured listener, HTTP last so that it can show the others. Runs on the core thread.
+    /// Opens every configured listener, HTTP last, so that the first status it serves shows the others. Runs on the core thread.
     #[cfg_attr(
         not(feature = "http"),
         expect(clippy::unused_async, reason = "opening the HTTP listener waits")

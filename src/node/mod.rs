@@ -1,7 +1,7 @@
 //! The composition root and the embedding API: opens a data directory, starts the actors, opens the listeners.
 //!
-//! It installs no signal handlers, prints nothing and never exits the process. A node that halts reports it on every handle and resolves
-//! [`Node::halted`]; the host program continues.
+//! It installs no signal handlers, prints nothing and never exits the process. When a node halts, every handle reports it and
+//! [`Node::halted`] resolves; the host program continues.
 
 mod chance;
 mod core;
@@ -179,13 +179,16 @@ impl Node {
         self.listeners.http.as_ref()
     }
 
-    /// Stops cleanly: everything acknowledged is on disk, and the next start needs no repair. Blocks until the node has stopped.
+    /// Stops cleanly: everything acknowledged is on disk, and the next startup needs no repair. Blocks until the node has stopped.
+    ///
+    /// # Errors
+    /// Returns the reason if the node had halted.
     pub fn stop(mut self) -> Result<(), Halt> {
         self.stop_now();
         self.handle.halt.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// Waits until the node halts by itself; never resolves if it does not.
+    /// Resolves with the reason when the node halts, and never if it stops normally.
     pub async fn halted(&self) -> Halt {
         self.handle.halted().await
     }
@@ -207,7 +210,7 @@ impl Drop for Node {
     }
 }
 
-/// Describes, for users, what was cut from the journal.
+/// Describes, for users, the unfinished end that was cut from the journal.
 pub fn cut_words(cut: &Cut) -> String {
     let seqs: Vec<String> = cut.seqs.iter().map(Seq::to_string).collect();
     let seqs = match seqs.as_slice() {

@@ -14,7 +14,7 @@ use crate::spine::shared::Spine;
 use crate::spine::supervision::Verdict;
 use std::rc::Rc;
 
-/// Starts every actor.
+/// Starts every actor, and returns their mailboxes.
 pub(super) fn start(
     hosts: Actors<HostOf>,
     rules: Rules,
@@ -27,7 +27,7 @@ pub(super) fn start(
     })
 }
 
-/// An action of `M`, whose type selects the port.
+/// A type of actions of the machine `M`; each type has its own port.
 trait Performed<M: Actor<Action = Self>>: Sized {
     /// Returns the port; it reports results through `completions`.
     fn port(completions: Completions<M>, spine: &Rc<Spine>, keeping: &Keeping) -> Box<dyn Port<M>>;

@@ -1,5 +1,5 @@
-//! Removes the directories of processes that have no record. Directories left over, for example after a crash, are found by a sweep at the
-//! start and then periodically.
+//! Removes the directories of processes that have no record. Directories left over, for example after a crash, are found by a sweep at
+//! startup and then periodically.
 
 use crate::actors::process::Refused;
 use crate::handle::{Handle, ProcessError};
@@ -35,7 +35,7 @@ async fn sweep(handle: &Handle, run: &Path) -> Option<()> {
     for id in found.await.ok()? {
         match handle.processes().get(id).await {
             Ok(_) => {}
-            // A record is on disk before its directory is made: a directory without a record is a leftover.
+            // A record is on disk before its directory is created, so a directory without a record is a leftover.
             Err(ProcessError::Refused(Refused::Unknown)) => {
                 let dir = run.join(id.to_string());
                 let removed = tokio::task::spawn_blocking(move || files::remove_dir(&dir));

@@ -18,7 +18,7 @@ pub(crate) fn bytes_to_name(queue: &QueueName) -> usize {
     NAMED_BYTES + 2 * queue.as_bytes().len()
 }
 
-/// Limits how many large answers are being built or sent at a time. Further requests wait for a permit.
+/// A limit on the number of large answers that are built or sent at a time. Further requests wait for a permit.
 pub(crate) struct LargeAnswers(Arc<Semaphore>);
 
 impl Default for LargeAnswers {

@@ -87,7 +87,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// Serves a connection until either side ends it.
+/// Serves a connection until either side ends it, or until nothing arrives for the time `idle`, if that is set.
 pub(crate) async fn serve<S: Session>(
     stream: &impl Stream,
     session: &mut S,

@@ -9,7 +9,7 @@ use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Reads at most `bytes_max` bytes of a file, and returns them with the file's mode.
+/// Reads at most `bytes_max` bytes of a file, and returns them with the file's mode. Returns an error unless it is a regular file.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
     // Opening a pipe without a writer would block forever.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
@@ -19,14 +19,14 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes)?;
     Ok((bytes, metadata.permissions().mode() & 0o7777))
 }
 
-/// Reads the last `bytes_max` bytes of a file, and returns them with the file's size.
+/// Reads the last `bytes_max` bytes of a file, and returns them with the file's size. Returns an error unless it is a regular file.
 #[cfg(feature = "http")]
 pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
@@ -36,7 +36,7 @@ pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     file.seek(SeekFrom::Start(metadata.len().saturating_sub(bytes_max)))?;
     let mut bytes = Vec::new();
@@ -56,7 +56,7 @@ mod tests {
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         for path in [pipe.as_path(), folder.path()] {
             let refused = read(path, 10).unwrap_err().to_string();
-            assert_eq!(refused, "it is no regular file");
+            assert_eq!(refused, "it is not a regular file");
         }
         let file = folder.path().join("file");
         std::fs::write(&file, "0123456789abc").unwrap();
@@ -68,7 +68,7 @@ mod tests {
             assert_eq!(tail(&file, 99).unwrap(), (b"0123456789abc".to_vec(), 13));
             assert_eq!(
                 tail(&pipe, 3).unwrap_err().to_string(),
-                "it is no regular file"
+                "it is not a regular file"
             );
         }
     }

@@ -18,14 +18,14 @@ const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
 /// less. Unix socket connections, which the command line uses, may take half of the reserved ones.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// Counts a listener's open connections up to a limit.
+/// The slots for a listener's open connections, which limit their number.
 #[derive(Debug)]
 pub(crate) struct Places {
     taken: AtomicU32,
     max: u32,
 }
 
-/// A counted connection; dropping it frees the slot.
+/// A slot taken by a connection; dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Places>);
 
@@ -37,7 +37,7 @@ impl Places {
         })
     }
 
-    /// Takes a slot, unless all are taken.
+    /// Takes a slot; `None` if all are taken.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
         let more = |taken: u32| (taken < self.max).then_some(taken + 1);
         let taken = self
@@ -89,7 +89,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 if is_kept(&stream, KEPT_DESCRIPTORS) {
-                    turned_away(&"connections use as many file descriptors as they may");
+                    turned_away(&"connections use all the file descriptors that they may");
                     continue;
                 }
                 if let Err(error) = stream.set_nodelay(true) {
@@ -106,8 +106,8 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     }
 }
 
-/// Returns whether a connection's descriptor is one of those reserved for other uses. The kernel assigns the lowest free
-/// number, so the number shows how many are in use.
+/// Returns whether a connection's descriptor is one of the `kept` descriptors that are reserved for other uses. The kernel assigns the
+/// lowest free number, so the number shows how many descriptors are in use.
 fn is_kept(stream: &impl AsRawFd, kept: u64) -> bool {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let number = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
@@ -137,7 +137,7 @@ pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, UCred) 
         let accepted = listener.accept().await;
         match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream))) {
             Ok((_, stream)) if is_kept(&stream, KEPT_DESCRIPTORS / 2) => {
-                turned_away(&"connections use as many file descriptors as they may");
+                turned_away(&"connections use all the file descriptors that they may");
             }
             Ok((from, stream)) => return (stream, from),
             Err(error) => {

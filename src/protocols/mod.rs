@@ -6,7 +6,7 @@
 //! | `connection.rs` | moves bytes from socket to session and back, with bounds |
 //! | `listener.rs` | accepts connections, or refuses them |
 //! | `bounds.rs` | bounds on what all connections of a listener may hold together |
-//! | `file.rs` | files that a listener is configured with: hosts lists, tokens, certificates |
+//! | `file.rs` | reads files named in the configuration: hosts lists, tokens, certificates |
 //! | `lockserver/` | LockServer 0.9b: codec, session, hosts list, counters |
 //! | `beanstalk/` | beanstalkd's protocol: codec, session, statistics |
 //! | `http/` | HTTP/JSON on TCP and on the Unix socket |

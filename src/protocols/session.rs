@@ -8,7 +8,7 @@ pub(crate) trait Session {
     /// again once more bytes have arrived. Takes a bounded number of commands at a time.
     fn take(&mut self, input: &[u8]) -> usize;
 
-    /// Carries out the commands that were taken, and appends the answers to `output`.
+    /// Carries out the commands that were taken, and appends the answers to `output`. Returns what happens to the connection next.
     async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep;
 
     /// Returns how much longer the client may take to complete what it has begun to send; `None` if there is no limit.

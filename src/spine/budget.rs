@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number of bytes, which may be part of a larger budget.
+/// A limit on the number of bytes held, which may be part of a larger budget.
 #[derive(Debug)]
 pub struct Budget {
     held: AtomicU64,
@@ -80,7 +80,7 @@ impl Reservation {
         self.grow(bytes.saturating_sub(held))
     }
 
-    /// Holds `bytes` more. Returns false, and changes nothing, if the budget does not allow that.
+    /// Takes `bytes` more bytes from the budget. Returns false, and changes nothing, if the budget does not allow that.
     #[must_use]
     pub fn grow(&mut self, bytes: usize) -> bool {
         let is_taken = self.budget.take(bytes as u64);
@@ -88,7 +88,7 @@ impl Reservation {
         is_taken
     }
 
-    /// Holds `bytes` fewer.
+    /// Returns `bytes` bytes to the budget, or all that are held if they are fewer.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = self.bytes.min(bytes as u64);
         self.bytes -= bytes;

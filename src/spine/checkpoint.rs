@@ -1,4 +1,4 @@
-//! The node's checkpoints: when one is due, and the steps that run on the core. Blocking work is left to the snapshot thread.
+//! The node's checkpoints: when one is due, and the steps that run on the core thread. Blocking work is left to the snapshot thread.
 //!
 //! 1. The older slot, or one without a seal, is unsealed and opened.
 //! 2. Each actor in turn reports its watermark and sends its pages in slices, between its messages.
@@ -7,7 +7,7 @@
 //! 5. The slot is sealed. Segments that neither slot needs are removed.
 //!
 //! Guarantees: there is one checkpoint at a time; a crash between any two steps leaves the other slot and the journal it needs intact. If
-//! an actor's state is spent before all of it was copied, the checkpoint is interrupted.
+//! an actor's state becomes unusable (is *spent*) in a panic before all of it was copied, the checkpoint is interrupted.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -32,8 +32,8 @@ const RETRY: Duration = Duration::from_secs(10);
 /// The pause after an interrupted checkpoint, unless another is requested.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// When a checkpoint is due: when the journal that a start would have to replay is large compared with the snapshot that it has to load.
-/// This keeps the work of checkpoints in proportion to the work of the journal, however large the state is.
+/// The rules for when a checkpoint is due: when the journal that startup would have to replay is large compared with the snapshot that it
+/// would load. The cost of checkpoints is therefore proportional to the amount of journal written, however large the state is.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A checkpoint is due after this number of entries since the last one.
@@ -55,7 +55,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns the totals at which the next checkpoint is due, if a snapshot with `loaded` bytes covers what was appended up to `covered`.
+    /// Returns the totals of appended entries and bytes at which the next checkpoint is due. `covered` are the totals that the newest
+    /// snapshot covers, and `loaded` is its size in bytes.
     fn enough_after(&self, covered: Appended, loaded: u64) -> Enough {
         let share = u128::from(loaded) * u128::from(self.growth_percent);
         let share = u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX);
@@ -76,7 +77,8 @@ impl Rules {
     }
 }
 
-/// An actor whose pages can be requested. It answers between its messages; if the channel closes without an answer, the actor has ended.
+/// An actor whose pages can be requested. The actor answers a request between two of its messages; if the channel closes without an answer,
+/// the actor has ended.
 pub trait Paged {
     /// Returns the actor's id.
     fn actor(&self) -> ActorId;
@@ -134,9 +136,9 @@ pub struct Taken {
 /// The status of snapshots.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct SnapshotStatus {
-    /// Checkpoints taken since the start.
+    /// Checkpoints taken since startup.
     pub taken: u64,
-    /// Checkpoints that failed since the start.
+    /// Checkpoints that failed since startup.
     pub failed: u64,
     /// Whether a checkpoint is being taken.
     pub running: bool,
@@ -180,7 +182,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Creates the checkpoints of a node whose start found `past`.
+    /// Creates the checkpoints of a node whose recovery returned `past`.
     pub fn new(spine: Rc<Spine>, rules: Rules, past: &Past) -> Self {
         let shown = SharedStatus::default();
         shown.lock().slots = past.sealed;
@@ -206,7 +208,7 @@ impl Checkpoints {
         self.shown.clone()
     }
 
-    /// Takes a checkpoint whenever one is due or requested. `now` demands one immediately, for a start that found a damaged slot.
+    /// Takes a checkpoint whenever one is due or requested. With `now`, takes one immediately, because recovery found a damaged slot.
     pub async fn run(&self, mut requests: mpsc::UnboundedReceiver<Request>, now: bool) {
         let mut not_before = Instant::now();
         let mut wanted = now;
@@ -331,7 +333,7 @@ impl Checkpoints {
                 actor.abort();
             }
         }
-        // Whatever the result, the slot is released before any other task may use it.
+        // Whatever the result, waits until the snapshot thread has released the slot, because another task may use it next.
         let seal: Option<Seal> = end.await.unwrap_or_default();
         self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
         let Sealed { seal, trimmed } = taken?;
@@ -407,7 +409,7 @@ pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
     }
 }
 
-/// Returns a manifest without any states: the checkpoint begins here.
+/// Returns the manifest of a checkpoint that begins now, without the states of the actors.
 pub fn begin(ledger: &mut Ledger) -> Manifest {
     Manifest {
         begun: ledger.last(),
@@ -455,7 +457,7 @@ mod tests {
         assert!(due(110, 401) && due(20, 1_200));
         assert!(
             !due(110, 400),
-            "few bytes compared with the snapshot that a start loads"
+            "few bytes compared with the snapshot that startup loads"
         );
         assert!(rules.enough_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
     }

@@ -37,15 +37,15 @@ impl<M: Machine> Item<M> {
 /// The answer to one item.
 pub type Answer<R> = Result<R, Failed>;
 
-/// The request panicked; it was not applied, and is recorded in the journal.
+/// The error for a request that panicked and was not applied. If it was a message, the panic is recorded in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("internal error: the request panicked and was not applied")]
 pub struct Failed;
 
-/// Receives the answers to a delivery. Called once, on the core.
+/// The function that receives the answers to a delivery. It is called once, on the core thread.
 pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;
 
-/// A wait for something to become true, and where to send the answer.
+/// A wait for a condition, with the function that receives the answer.
 pub struct Wait<M: Machine> {
     /// The condition to wait for.
     pub watch: M::Watch,
@@ -66,8 +66,8 @@ impl<M: Machine> Wait<M> {
     }
 }
 
-/// The commands from one read of a socket, carried out in order and answered together. Commands after an answer that must be waited for
-/// are not carried out, and get no answer.
+/// Commands that are carried out in order and answered together, such as those from one read of a socket. Commands after one whose answer
+/// must be waited for are not carried out, and get no answer.
 pub struct Delivery<M: Machine> {
     /// The commands.
     pub items: Vec<Item<M>>,
@@ -87,7 +87,7 @@ impl<M: Machine> Delivery<M> {
         }
     }
 
-    /// Creates a delivery from another actor. It gets no answer.
+    /// Creates a delivery from another actor. The answer is dropped.
     pub fn told(message: M::Message, teller: ActorId) -> Self {
         Self {
             items: vec![Item::Message(message)],
@@ -102,13 +102,14 @@ impl<M: Machine> Delivery<M> {
 pub enum Flow {
     /// Everything delivered was carried out.
     Done,
-    /// There is more to do once others have had their turn: call `proceed`.
+    /// There is more to do: call `proceed` once other actors have had their turn.
     Yield,
-    /// A panic occurred: ask the Supervisor, then call `proceed`, or rebuild first if the state is spent.
+    /// A panic occurred: wait for the Supervisor's verdict, then call `proceed`, or first rebuild the state if it is spent.
     Panicked(Report),
 }
 
-/// The function of a machine in which a panic occurred.
+/// The function of a machine in which a panic occurred. If the panic may have left the state inconsistent, the state is *spent*: it is not
+/// used again, and is rebuilt from the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -120,13 +121,13 @@ pub enum Stage {
     Commit,
     /// `query`: the state is unchanged.
     Query,
-    /// A tick on an item.
+    /// A tick, the message with which a due item acts.
     Tick,
     /// `due`, which looks for due items: the state is spent.
     Due,
     /// `watch` or `unwatch`: the state is spent.
     Watch,
-    /// `resume`, which restates obligations: the state is spent.
+    /// `resume`, which repeats the machine's requests to other actors and ports: the state is spent.
     Resume,
 }
 
@@ -184,10 +185,11 @@ impl Report {
     }
 }
 
-/// Provokes panics in tests: called before each step in which a machine may panic, with the message if there is one.
+/// A hook that provokes panics, for tests and for faults that tasks request. It is called before each step in which a machine may panic,
+/// with the message if there is one.
 pub type Saboteur<M> = Box<Sabotage<<M as Machine>::Message>>;
 
-/// Replaces outcomes in tests: returns the outcome to use, or `None` to keep the decided one.
+/// A hook that replaces outcomes in tests. It returns the outcome to use, or `None` to keep the decided one.
 pub type Forger<M> = Box<
     dyn Fn(
             &M,

@@ -1,4 +1,4 @@
-//! The addresses of actors, and the bound on open commands. Outlives restarts.
+//! The addresses of actors, and the bound on open commands. Both outlive restarts of actors.
 //!
 //! actix accepts any number of messages into a mailbox, so the bound is kept here: a sender of commands first waits for
 //! room, and a connection that waits is not read from.
@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub trait Peer {
     /// Sends the actor a message.
     fn tell(&self, tell: Tell);
-    /// Notifies the actor that one of its own tells was refused, or panicked.
+    /// Notifies the actor that one of its own messages to other actors (tells) was refused, or panicked.
     fn undelivered(&self);
     /// Notifies the actor that something may have become due because the wall clock stepped.
     fn rouse(&self);
@@ -34,7 +34,7 @@ impl Directory {
         self.peers.insert(actor, peer);
     }
 
-    /// Returns an actor's peer, for code that intercepts messages: tests drop some of them.
+    /// Returns an actor's peer, or `None` if there is no such actor. Tests use it to drop some messages.
     pub fn peer(&self, actor: ActorId) -> Option<Rc<dyn Peer>> {
         self.peers.get(&actor).map(Rc::clone)
     }
@@ -54,7 +54,7 @@ impl Directory {
         }
     }
 
-    /// Lets due items act in every actor.
+    /// Makes every actor handle its due items.
     pub fn rouse(&self) {
         for peer in self.peers.values() {
             peer.rouse();

@@ -8,7 +8,7 @@ use crate::spine::machine::Actor;
 use crate::spine::recovery::Replica;
 use crate::spine::runtime::Mailbox;
 
-/// A kind of value of which there is one for each actor.
+/// A kind of value that exists once for each actor.
 pub trait Family {
     /// The type of the value for the actor `M`.
     type Of<M: Actor>: 'static;

@@ -1,13 +1,15 @@
-//! What a machine wants done outside itself: answers to waits, messages to other actors, and external actions.
+//! The effects that a machine requests outside itself: answers to waits, messages to other actors (*tells*), and external actions.
 //!
 //! **Answers and actions** are sent once the journal has the entry that they depend on. **Tells** do not wait: the entry that a tell
 //! causes comes later in the same journal, so it is never durable without its cause.
 //!
-//! Tells and actions share one delivery rule: both are upserts that `Machine::resume` states again. If a tell is refused by a full disk, or
-//! its message panics, its sender is notified. The sender's host then calls `resume` after [`RESTATE_FIRST_MS`], then after [`RESTATE_MS`],
+//! Tells and actions share one delivery rule: both are upserts that `Machine::resume` requests again for as long as they are needed. Such a
+//! request is an *obligation* of the machine, and requesting it again is called *restating* it. If a tell is refused by a full disk, or its
+//! message panics, its sender is notified. The sender's host then calls `resume` after [`RESTATE_FIRST_MS`], then after [`RESTATE_MS`],
 //! doubling up to [`RESTATE_MS_MAX`] for as long as refusals continue; it does so immediately when a full disk has space again. A refused
 //! completion has the same effect. After a panic, the receiver restates its obligations, too: the message that it could not process may
-//! have been an answer, which its sender gives only on request. A tell lost in a crash is stated again by the `resume` of the next start.
+//! have been an answer, which its sender gives only on request. A tell lost in a crash is restated when `resume` is called at the next
+//! startup.
 
 use crate::ids::{ActorId, Seq, Ticket};
 use serde::Serialize;
@@ -17,13 +19,13 @@ use std::marker::PhantomData;
 /// only once.
 pub const RESTATE_FIRST_MS: u64 = 10;
 
-/// The delay if an obligation is refused again, in milliseconds.
+/// The delay before the next restatement if an obligation is refused again, in milliseconds. It doubles with each further refusal.
 pub const RESTATE_MS: u64 = 1000;
 
 /// The maximum delay, in milliseconds.
 pub const RESTATE_MS_MAX: u64 = 64_000;
 
-/// What a machine with replies `R` and actions `A` wants done outside itself, in order.
+/// The effects that a machine with replies `R` and actions `A` requests outside itself, in order.
 #[derive(Debug)]
 pub struct Effects<R, A> {
     list: Vec<Effect<R, A>>,
@@ -54,10 +56,10 @@ pub struct Tell {
 
 /// An action to be performed outside the node, once for each attempt: an upsert.
 ///
-/// A port that has already performed this attempt only reports its completion again. One that knows a later
-/// attempt of the same id refuses this one: the node has lost its newest entries to a power cut, which `fsync` other than
-/// `always` allows, and must request the action again. The completion, or refusal, is a message to the actor with the id and attempt,
-/// so that the machine can recognize a message about an older attempt.
+/// A port that has already performed this attempt only reports its completion again. A port that has performed a later attempt of the same
+/// id refuses this one: the node has lost its newest entries to a power cut, which `fsync` other than `always` allows, and must request the
+/// action again. The completion, or refusal, is a message to the actor with the id and attempt, so that the machine can recognize a message
+/// about an older attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action<W> {
     /// What the action is about, in the machine's own numbering.

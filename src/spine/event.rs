@@ -1,4 +1,4 @@
-//! Events: what happened, as plain data for subscribers. Nothing depends on them.
+//! Events: what happened, as plain data for subscribers. No decision depends on them.
 //!
 //! An event describes the result of a journal entry, in names that users know. The events of each actor are defined in
 //! its folder; this file has what they have in common.
@@ -88,7 +88,7 @@ pub struct Event {
     pub actor: &'static str,
     /// What happened.
     pub what: Happening,
-    /// The event as written to subscribers over HTTP: the first reader formats it for all.
+    /// The event as written to subscribers over HTTP. It is formatted for the first reader, and reused for the others.
     pub written: OnceLock<Box<str>>,
 }
 
@@ -157,7 +157,7 @@ impl Happening {
         self
     }
 
-    /// Returns the name of the subject, such as a lock's key.
+    /// Returns the name of the subject, such as a lock's key; `None` if the event has no name.
     pub fn subject(&self) -> Option<&[u8]> {
         self.fields.iter().find_map(|(_, field)| match field {
             Field::Name(name) => Some(name.as_ref()),

@@ -1,8 +1,8 @@
 //! The newest events of a node, for any number of readers: they share one ring, and each has a position in it.
 //!
-//! Guarantees: an event is shown only once the journal has the entry that it describes; a reader that requests events no longer kept, or
-//! falls behind, is notified before it gets anything else; nothing is gathered while there are no readers. The feed never waits for a
-//! reader: a slow reader costs a position, and no more.
+//! Guarantees: an event is shown only once the entry that it describes is durable; a reader that requests events no longer kept, or falls
+//! behind, is notified of the gap before it gets anything else; no events are gathered long after the last reader has left. The feed never
+//! waits for a reader: a slow reader costs only the memory for its position.
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
@@ -20,18 +20,18 @@ pub const EVENT_BYTES_MAX: usize = 64 << 20;
 /// How long events are still gathered after the last reader has left, in case it returns.
 const LINGER_MS: u64 = 600_000;
 
-/// The number of positions per millisecond on a node without files: more than the entries it can make in that time.
+/// The number of positions set aside for each millisecond on a node without files: more than the entries it can make in that time.
 const POSITIONS_PER_MS: u64 = 1 << 20;
 
 /// The events and their readers. The core writes; any thread may read.
 #[derive(Debug)]
 pub struct Feed {
-    /// Whether events are gathered: the only thing checked while there are no readers.
+    /// Whether events are gathered. Nothing else is checked while they are not.
     open: AtomicBool,
     ring: Mutex<Ring>,
     /// The newest event that may be shown, and whether the feed has ended.
     shown: watch::Sender<Visible>,
-    /// Added to the sequence number of an entry to get its position.
+    /// The offset between the sequence number of an entry and its position in the feed.
     base: u64,
 }
 
@@ -47,11 +47,11 @@ struct Ring {
     bytes: usize,
     /// The position after which every event is in the ring.
     floor: Position,
-    /// The position at which gathering began.
+    /// The entry at which gathering began.
     begun: Seq,
     newest: Position,
     readers: u32,
-    /// When the core first noticed that there are no readers.
+    /// The time of the first event gathered since the last reader left.
     deserted: Option<Timestamp>,
 }
 
@@ -67,8 +67,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Creates the feed of a node that keeps no files. Its entries are numbered from 1 at every start, so its positions begin beyond every
-    /// position that an earlier run can have reached.
+    /// Creates the feed of a node that keeps no files. Its entries are numbered from 1 in every run, so its positions are offset beyond
+    /// every position that an earlier run can have reached.
     pub fn beginning_at(at: Timestamp) -> Self {
         Self {
             base: at.0.saturating_mul(POSITIONS_PER_MS),
@@ -84,7 +84,7 @@ impl Feed {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether there are readers, or were any recently.
+    /// Returns whether events are gathered: whether there are readers, or were until recently.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
@@ -171,7 +171,7 @@ impl Feed {
         });
     }
 
-    /// Returns the entry up to which the journal must be durable before everything is shown.
+    /// Returns the last entry that must be durable before every gathered event is shown.
     pub fn newest(&self) -> Seq {
         let ring = self.ring();
         if ring.newest.seq == ring.begun {
@@ -200,7 +200,7 @@ impl Ring {
     fn next(&self, seq: Seq) -> Position {
         assert!(
             self.newest.seq <= seq,
-            "events come in the order of their entries"
+            "events are gathered in the order of their entries"
         );
         if self.newest.seq == seq {
             let place = self.newest.place + 1;
@@ -223,7 +223,7 @@ impl Ring {
         }
     }
 
-    /// Drops the newest events, up to the first for which `stays` holds.
+    /// Drops the newest events until one is reached for which `stays` is true.
     fn truncate(&mut self, stays: impl Fn(&Event) -> bool) {
         while let Some(gone) = self.events.pop_back_if(|newest| !stays(newest)) {
             self.bytes -= gone.bytes();
@@ -243,7 +243,7 @@ impl Ring {
     }
 }
 
-/// What a reader receives.
+/// An event, or a notification about a gap, as a reader receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// An event.
@@ -255,8 +255,8 @@ pub enum Notification {
         /// The reader's new position.
         upto: Position,
     },
-    /// The reader asked for events after `after`, a position not reached yet: it belongs to another log, or is invalid. The reader gets
-    /// every event from now on.
+    /// The reader requested events after `after`, a position that the feed has not reached: it is from another log, or invalid. The reader
+    /// gets every event from now on.
     Ahead {
         /// The requested position.
         after: Position,
@@ -265,7 +265,7 @@ pub enum Notification {
     },
 }
 
-/// A reader: a position in the ring.
+/// A reader of events, with its position in the ring.
 #[derive(Debug)]
 pub struct Reader {
     feed: Arc<Feed>,
@@ -276,7 +276,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes at most `most` items that are available now; empty if there are none.
+    /// Takes at most `most` events that are available now, after a notification if there is a gap before them. Returns an empty list if
+    /// there is nothing to take.
     pub fn take(&mut self, most: usize) -> Vec<Notification> {
         let upto = self.shown.borrow_and_update().upto;
         let ring = self.feed.ring();
@@ -317,7 +318,7 @@ impl Reader {
         events.take(most).map(Arc::clone).collect()
     }
 
-    /// Returns the events of an entry, as far as they are kept.
+    /// Returns the events of an entry that are still kept and may be shown.
     pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
         let seq = self.feed.based(seq);
         let upto = self.shown.borrow().upto;
@@ -330,7 +331,7 @@ impl Reader {
         events.map(Arc::clone).collect()
     }
 
-    /// Waits until there may be something to take; returns false if there will never be anything again.
+    /// Waits until there may be something to take. Returns false once the feed has ended.
     pub async fn more(&mut self) -> bool {
         if self.shown.borrow().ended {
             return false;

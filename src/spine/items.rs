@@ -49,7 +49,7 @@ impl<T: Item + Default + Clone> Items<T> {
         items.map(|(slot, item)| (slot, item.clone())).collect()
     }
 
-    /// Changes an item by calling `make` on it, as part of this entry. A missing item starts as the default.
+    /// Changes an item by calling `make` on it, as part of this entry, and returns it. A missing item starts as the default.
     pub fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut T)) -> &T {
         if self.kept.get(slot).is_some() {
             self.kept.change(self.pages.by(entry), slot, make);
@@ -81,7 +81,7 @@ pub trait Itemized: Machine {
     fn items(&self) -> &Items<Self::Item>;
     /// Returns the items for modification.
     fn items_mut(&mut self) -> &mut Items<Self::Item>;
-    /// Returns the tick of an item whose deadline has come, see [`Timed::tick`].
+    /// Returns the tick of an item whose deadline has passed, see [`Timed::tick`].
     fn lapse(&self, slot: Slot) -> Self::Message {
         unreachable!("{slot:?} has no deadline")
     }

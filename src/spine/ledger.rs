@@ -49,7 +49,7 @@ pub struct Poisoned<M> {
     pub message: M,
 }
 
-/// The number of entries that each actor has appended since the start.
+/// The number of entries that each actor has appended since startup.
 #[derive(Debug, Default)]
 pub struct EntryCounts([AtomicU64; 8]);
 
@@ -79,26 +79,26 @@ pub struct Ledger {
     batch: Batch,
     /// The node's state, according to the marks so far.
     marked: Marked,
-    /// The time at which the previous log ended, if there was one.
+    /// The time of the last record of the previous run, if there was one.
     ended: Option<Timestamp>,
-    /// When the wall clock came into doubt since the start, or last stepped.
+    /// The node time of startup, or of the wall clock's last step if that is later.
     doubted: Timestamp,
-    /// How far the wall clock is ahead while it is in doubt, in milliseconds.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; 0 otherwise.
     ahead: Arc<AtomicU64>,
     room: Room,
     /// The maximum number of bytes handed to the journal but not yet written: the space prepared there, minus the reserve.
     space: u64,
     /// Bytes handed over that were not yet written when last checked.
     handed: u64,
-    /// Without a journal, no records are gathered and no numbers reserved.
+    /// Whether the node keeps no journal, so that no records are gathered and no numbers are reserved.
     memory: bool,
     appended: Appended,
     counts: Arc<EntryCounts>,
-    /// The numbers skipped after the tail.
+    /// The number of sequence numbers skipped after the end of the recovered journal.
     skipped: u64,
 }
 
-/// The part of the log that a start would have to replay without a newer snapshot.
+/// An amount of log: a number of records and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
     /// The number of records, not counting marks.
@@ -107,7 +107,7 @@ pub struct Appended {
     pub bytes: u64,
 }
 
-/// The threshold at which enough has been appended.
+/// The amount of appended log at which a checkpoint is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
     /// The number of records to reach, unless `bytes` is reached.
@@ -127,7 +127,7 @@ impl Appended {
 }
 
 impl Ledger {
-    /// Creates a ledger that continues after `tail`. Its first mark must be a reserve, its second a start.
+    /// Creates a ledger that continues after `tail`. [`start`](Self::start) must be called before anything else is ordered.
     pub fn new(clock: Arc<dyn Clock>, tail: &Tail, marked: Marked, memory: bool) -> Self {
         let next = tail.next();
         Self {
@@ -184,7 +184,7 @@ impl Ledger {
         Start { stamp, skipped }
     }
 
-    /// Records that a slot is about to be sealed with these states.
+    /// Records that a slot is about to be sealed with these states, and returns the number and time of the record.
     pub fn checkpoint(&mut self, slot: u8, states: Vec<Watermark>) -> Stamp {
         self.mark(&Mark::Checkpoint { slot, states })
     }
@@ -197,13 +197,14 @@ impl Ledger {
         }
     }
 
-    /// Lets an actor refuse new work from here until the next start. Returns the mark, if this refuses more than before.
+    /// Makes an actor refuse new work from here until the server restarts. Returns the mark, or `None` if the actor refuses as much
+    /// already.
     pub fn drain(&mut self, actor: ActorId, draining: Draining) -> Option<Stamp> {
         let more = draining > self.marked.draining(actor);
         more.then(|| self.mark(&Mark::Drain { actor, draining }))
     }
 
-    /// Records a clean stop.
+    /// Records a clean stop, and returns the number and time of the record.
     pub fn stop(&mut self) -> Stamp {
         self.mark(&Mark::Stop)
     }
@@ -253,7 +254,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the moment of a decision that this actor makes now. No number may be handed out between it and the resulting entry.
+    /// Returns the moment of a decision that this actor makes now. No number may be handed out between this call and the resulting entry.
     pub fn moment(&mut self, actor: ActorId, now: Now) -> Moment {
         self.renew_reserve(now.at);
         Moment {
@@ -427,14 +428,14 @@ impl Ledger {
         self.handed = handed;
     }
 
-    /// Returns whether the bytes not yet written may exceed the prepared space. Before anything else is decided, it must then be known
-    /// whether the disk is full; once that is known, the reserve may be used.
+    /// Returns whether the bytes not yet written may exceed the prepared space. Nothing more is decided then until it is known whether the
+    /// disk is full; after that, the reserve may be used.
     fn is_crowded(&self) -> bool {
         let on_its_way = self.handed + self.batch.len() as u64;
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space
     }
 
-    /// Returns the total that was appended, including what the start replayed.
+    /// Returns the total that was appended, including what recovery replayed.
     pub fn appended(&self) -> Appended {
         self.appended
     }

@@ -1,5 +1,5 @@
-//! Loads a snapshot into machines. One thread reads pages, one decodes them, and the caller builds state from them, all
-//! at the same time: a start has much to do, and other cores are idle.
+//! Loads a snapshot into machines. One thread reads pages, one decodes them, and the caller builds state from them, all at the same time,
+//! because loading is much work and startup leaves the other processors idle.
 //!
 //! Guarantees: pages reach the machine in the order in which they were read; besides the state, only a few pages are in memory. Only at the
 //! end is it known whether everything was read and matches the seal.
@@ -42,7 +42,7 @@ pub fn while_read<T>(
     ahead(
         |made| {
             slots.read(slot, seal, &mut |page| {
-                // A consumer that stops early has failed, and reports why.
+                // The result of `push` is ignored: a consumer that stops early has failed, and returns the reason itself.
                 made.push(page);
                 Ok(())
             })

@@ -1,7 +1,7 @@
 //! The contract between an actor's rules and the spine around them.
 //!
 //! A machine is pure: it owns state and rules, and has no access to a clock, a disk, a network or a source of randomness. The host calls
-//! `decide` to learn what a message does, `commit` to apply that, and journals both; recovery calls `commit` alone. A machine requests
+//! `decide` to determine what a message does, `commit` to apply that, and journals both; recovery calls `commit` alone. A machine requests
 //! everything outside itself through effects (`effect.rs`). See `ARCHITECTURE.md`.
 //!
 //! The contract is split by concern, and an [`Actor`] implements all parts: rules ([`Machine`]), time ([`Timed`]), snapshots ([`Paged`]),
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// What a machine wants done outside itself.
+/// The effects that a machine requests outside itself.
 pub type Effects<M> = effect::Effects<<M as Machine>::Reply, <M as Machine>::Action>;
 
 /// The rules of an actor.
@@ -32,8 +32,8 @@ pub trait Machine: Send + Sized + 'static {
     /// The number used in journal records. It never changes once released.
     const ID: ActorId;
 
-    /// The configuration: it may influence decisions, but is not state. Changes are recorded in the log, so that a decision can be
-    /// checked by the rules of its time.
+    /// The configuration: it may influence decisions, but is not state. Changes are recorded in the log, so that a decision can be checked
+    /// against the rules in force.
     type Rules: Serialize + DeserializeOwned + Clone + Debug + Default + Send + 'static;
     /// A message, which may change state. Stored in the journal: see the change rule in `persist/format.rs`.
     type Message: Serialize + DeserializeOwned + Clone + Debug + Send + 'static;
@@ -43,7 +43,7 @@ pub trait Machine: Send + Sized + 'static {
     type Query: Debug + Send + 'static;
     /// An answer to a message, a query or a watch.
     type Reply: From<Refusal> + Debug + Send + 'static;
-    /// Something that a request may wait for. Volatile: held by the host, and stated again after every restart.
+    /// A condition that a request may wait for. Volatile: the host holds it, and passes it to the machine again after a rebuild.
     type Watch: Clone + Debug + Send + 'static;
     /// An external action: plain data, for the port of this actor. [`Never`] if there are no actions.
     type Action: Clone + Debug + Send + 'static;
@@ -75,8 +75,8 @@ pub trait Machine: Send + Sized + 'static {
     fn reply(&self, seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
     /// Called for a decided message that changes nothing, to update counters that nothing depends on.
     fn unchanged(&mut self, _outcome: &Self::Outcome) {}
-    /// Returns the answer to a repeated message from its former outcome. The state has moved on since then: whatever the answer shows of it
-    /// may have changed or been removed, which must be handled.
+    /// Returns the answer to a repeated message from its former outcome. The state may have changed since then, so the items that the
+    /// answer shows may no longer exist.
     fn reply_again(
         &self,
         seq: Seq,
@@ -95,7 +95,8 @@ pub trait Machine: Send + Sized + 'static {
     fn cost(_asked: Request<'_, Self>) -> usize {
         1
     }
-    /// Returns how a message from a client or another actor affects disk space that is running out. Ticks are never refused.
+    /// Returns the effect of a message on disk space, which determines whether it is refused when the disk is almost full. Ticks are never
+    /// refused.
     fn weight(&self, _message: &Self::Message) -> Weight {
         Weight::Adds
     }
@@ -113,8 +114,8 @@ pub trait Machine: Send + Sized + 'static {
 
     /// Called when the server started: restarts every span in full, and ends what belonged to connections.
     fn start(&mut self, _start: Start) {}
-    /// States every standing obligation again: the tells and actions that should be under way. Called after recovery, after a rebuild,
-    /// and some time after a tell or a completion was refused, so each must be an upsert.
+    /// Restates every obligation of the machine: the messages to other actors (tells) and the actions that should be under way. Called
+    /// after recovery, after a rebuild, and some time after a tell or a completion was refused, so each must be an upsert.
     fn resume(&mut self, _effects: &mut Effects<Self>) {}
 }
 
@@ -135,20 +136,23 @@ pub trait Timed: Machine {
     fn deadline(&self, _offset: Offset) -> Option<Timestamp> {
         None
     }
-    /// Returns the first item that is due, in (deadline, id) order. May sort volatile indexes, but changes nothing else.
+    /// Returns the first item that is due, in (deadline, id) order, or `None` if none is due. May sort volatile indexes, but changes
+    /// nothing else.
     fn due(&mut self, _now: Now) -> Option<u64> {
         None
     }
-    /// Returns the tick of an item: the message by which time acts on it. Its outcome must be durable, or remove the item from `due`.
+    /// Returns the tick of an item: the message that is carried out when its deadline has passed. Its outcome must be durable, or remove
+    /// the item from `due`.
     fn tick(&self, item: u64) -> Self::Message {
         unreachable!("item {item} is never due")
     }
-    /// Holds back removals on a date while `held` is true, because the wall clock is in doubt. Volatile: a new machine holds nothing back.
+    /// Holds back removals on a date while `held` is true, because the wall clock is in doubt (far ahead of its expected time). Volatile: a
+    /// new machine holds nothing back.
     fn hold(&mut self, _held: bool) {}
     /// Holds back work that requires other actors to add something, while `held` is true: the disk is low on space, and they would refuse
     /// it. Volatile, like [`hold`](Self::hold).
     fn hold_for_space(&mut self, _held: bool) {}
-    /// Returns whether a quarantined item is still quarantined, because no change has put it back. Also called on a spent machine.
+    /// Returns whether a quarantined item is still quarantined, because no change has made it due again. Also called on a spent machine.
     fn is_quarantined(&self, _item: u64) -> bool {
         true
     }
@@ -159,7 +163,7 @@ pub trait Timed: Machine {
 
 /// How the durable state of a machine is kept in snapshots.
 pub trait Paged: Machine {
-    /// A page of durable state, decoded but not yet in its place.
+    /// A page of durable state, decoded but not yet part of a machine.
     type Page: Send;
 
     /// Returns the tracker of changed pages. `commit` and `start` must call `touch` on it before they change anything durable.
@@ -177,10 +181,10 @@ pub trait Paged: Machine {
     fn digest(&self) -> Digest;
 }
 
-/// The view of a machine for users and programs. Nothing depends on it.
+/// The view of a machine for users and programs. No decision depends on it.
 pub trait Observable: Machine {
-    /// The kinds of events that it publishes, besides those of every actor. A subscription to any other kind is refused, so that a
-    /// misspelled kind is reported instead of never matching.
+    /// The kinds of events that the machine publishes, in addition to those of every actor. A subscription to any other kind is refused, so
+    /// that a misspelled kind is reported instead of never matching.
     const KINDS: &'static [&'static str] = &[];
     /// The kinds that are also logged as warnings, because they need a person's attention.
     const WARNINGS: &'static [&'static str] = &[];
@@ -208,7 +212,7 @@ pub trait Observable: Machine {
         _publish: &mut dyn FnMut(Happening),
     ) {
     }
-    /// Like [`events`](Self::events), for users who follow a single item: includes changes to nothing but a deadline.
+    /// Like [`events`](Self::events), for users who follow a single item: also includes changes that affect only a deadline.
     fn story(
         &self,
         entry: Stamp,
@@ -218,8 +222,8 @@ pub trait Observable: Machine {
     ) {
         self.events(entry, message, outcome, publish);
     }
-    /// Returns a fingerprint of the item with this number, in no meaningful format. Fingerprints are compared to find out whether an entry
-    /// that does not name the item changed it.
+    /// Returns a fingerprint of the item with this number, or `None` if there is no such item. Two fingerprints are compared to find out
+    /// whether an entry that does not name the item changed it; the format has no other meaning.
     fn glance(&self, _item: u64) -> Option<String> {
         None
     }
@@ -239,14 +243,14 @@ impl<M: Machine + Timed + Paged + Observable> Actor for M {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Never {}
 
-/// The time and randomness with which a message is decided. All of it is in the log.
+/// The inputs of a decision besides the state, the rules and the message. All of them can be derived from the log.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
     /// The sequence number of the entry, if there will be one.
     pub seq: Seq,
     /// The time.
     pub now: Now,
-    /// The random bytes of the current start.
+    /// The random bytes drawn at startup.
     pub chance: Chance,
     /// The kinds of work that the actor refuses.
     pub draining: Draining,
@@ -317,20 +321,21 @@ pub enum Keeping {
     /// State that ends with the process anyway. It is journaled, but no answer waits until it is on disk: a crash that loses it has the
     /// same effect as the end of the process. An outcome that requests an action is nevertheless durable.
     Passing,
-    /// Durable state: the sender is answered once the journal has it.
+    /// Durable state: the sender is answered once the entry is durable.
     Durable,
 }
 
 /// A start of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The entry of the start.
+    /// The number and time of the start's journal record.
     pub stamp: Stamp,
-    /// The number of sequence numbers skipped because the previous process may have handed them out. At most `skipped` entries are lost.
+    /// The number of sequence numbers skipped because the previous process may have handed them out. It is also the maximum number of
+    /// entries that may have been lost.
     pub skipped: u64,
 }
 
-/// How a message affects disk space that is running out.
+/// The effect of a message on disk space, which determines whether it is refused when the disk is almost full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// It adds something that stays.
@@ -341,7 +346,7 @@ pub enum Weight {
     Frees,
 }
 
-/// Why the host refuses a message before the machine has seen it.
+/// Why the host refuses a message without passing it to the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {

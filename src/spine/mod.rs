@@ -3,9 +3,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `machine.rs` `items.rs` | the contract of a machine: decide, commit, query; time; pages; what is shown; its short form for items of one kind |
-//! | `effect.rs` `port.rs` | what a machine wants done outside itself; what performs its external actions |
+//! | `effect.rs` `port.rs` | the effects that a machine requests outside itself; the interface to the code that performs its actions |
 //! | `ledger.rs` | sequence numbers, time, the records of one write |
-//! | `host/` | the shell: order, decide, commit, append; catches panics |
+//! | `host/` | the host of a machine: order, decide, commit, append; catches panics |
 //! | `delivery.rs` `guard.rs` | deliveries to a host and its answers; catching panics |
 //! | `each.rs` | structures with one element for each actor |
 //! | `outbox.rs` | answers and actions that wait for the journal |
@@ -20,9 +20,9 @@
 //! | `parallel.rs` | work on two threads at a time |
 //! | `directory.rs` | addresses, and the bound on open commands |
 //! | `budget.rs` | a byte budget shared by several holders |
-//! | `shared.rs` | what the actors of a node share; when answers leave; halting |
+//! | `shared.rs` | what the actors of a node share; when answers are sent; halting |
 //! | `supervision.rs` | the messages between the spine and the Supervisor; the restart policy |
-//! | `runtime/` | the only place that names actix |
+//! | `runtime/` | the only code that depends on actix |
 //! | `shelf.rs` | snapshots in memory, for tests |
 
 pub mod budget;

@@ -46,7 +46,7 @@ impl<M: Machine> Default for Outbox<M> {
 }
 
 impl<M: Machine> Outbox<M> {
-    /// Sets the port that performs actions. Actions wait until there is one.
+    /// Sets the port that performs actions. It must be set before an action is released.
     pub fn perform_by(&self, port: Box<dyn Port<M>>) {
         *self.port.borrow_mut() = Some(port);
     }
@@ -86,14 +86,14 @@ impl<M: Machine> Outbox<M> {
                 Some(Output::Action(action)) => {
                     let mut port = self.port.borrow_mut();
                     let port = port.as_mut();
-                    port.expect("an actor that acts has a port before it starts")
+                    port.expect("the port is set before an action is released")
                         .perform(action);
                 }
             }
         }
     }
 
-    /// Drops everything held, because the node has halted: requests that wait for it end unanswered.
+    /// Drops everything held, because the node has halted. Requests that wait for an answer end without one.
     pub fn discard(&self) {
         let held = std::mem::take(&mut *self.held.borrow_mut());
         drop(held);

@@ -5,7 +5,7 @@ use crate::lookup::pages::Copied;
 use crate::spine::machine::Paged;
 use crate::spine::receipts::Receipts;
 
-/// The minimum size that a page counts as: even an empty page has a cost.
+/// The minimum size counted for a page, in bytes, because even an empty page takes time to copy.
 const PAGE_BYTES_MIN: usize = 64;
 
 /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last.

@@ -1,4 +1,4 @@
-//! Work on two threads at a time while the caller waits. A start does this in many places.
+//! Runs two functions at the same time, one on the calling thread and one on another. Recovery does this in many places.
 //!
 //! Guarantees: one thread takes items in the order in which the other makes them; a panic is passed on to the calling thread.
 
@@ -46,7 +46,7 @@ pub fn ahead<T: Send, M: Send, R>(
     })
 }
 
-/// Sends the items that one thread makes to the other thread.
+/// The sending end for the items that one thread makes and the other takes.
 pub struct BatchSender<T> {
     batch: Vec<T>,
     sender: Sender<Vec<T>>,

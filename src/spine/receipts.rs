@@ -74,7 +74,7 @@ impl Receipt {
 }
 
 impl Receipts {
-    /// Returns the receipt for the id of this key, even if its fingerprint differs, unless it has expired.
+    /// Returns the receipt for the id of this key, even if its fingerprint differs; `None` if there is none, or it has expired.
     pub fn find(&self, key: &RequestKey, at: Timestamp) -> Option<&Receipt> {
         let slot = self.slots.get(&key.id)?;
         let receipt = self.held.get(self.place_of(*slot))?;
@@ -113,7 +113,7 @@ impl Receipts {
         };
         self.bytes -= receipt.bytes();
         self.digest.remove(&receipt.canonical());
-        // In the log of a program that forgot sooner, a newer receipt may have the same id.
+        // In a log written by a version of the program that forgot receipts sooner, a newer receipt may have the same id.
         if self.slots.get(&receipt.key.id) == Some(&self.first) {
             self.slots.remove(&receipt.key.id);
         }

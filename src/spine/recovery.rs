@@ -1,8 +1,8 @@
 //! Recovers machines from a snapshot and the journal: loads pages, then commits entries, without decisions or effects. This is the only
-//! recovery path: for a start of the node, for an actor whose commit panicked, and for the tools that inspect a log.
+//! recovery path: for the startup of a node, for an actor whose commit panicked, and for the tools that inspect a log.
 //!
-//! Recovery takes the newest readable snapshot, and the journal after it. A problem with a snapshot is reported and costs time; something
-//! is lost only if neither snapshot is readable and the journal no longer has its beginning. That is an error.
+//! Recovery takes the newest readable snapshot, and the journal after it. A problem with a snapshot is reported and costs time. State is
+//! lost only if neither snapshot is readable and the journal's first segments have been removed. Recovery then returns an error.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
@@ -134,7 +134,7 @@ pub type ReadEntry = fn(&Record<'_>) -> Result<Box<dyn Any + Send>, RecoveryErro
 
 /// A replica of any machine.
 pub trait Recovering {
-    /// Returns the actor whose entries it takes.
+    /// Returns the actor whose entries the replica commits.
     fn actor(&self) -> ActorId;
     /// Returns the function that decodes an entry of that actor.
     fn reader(&self) -> ReadEntry;
@@ -145,17 +145,18 @@ pub trait Recovering {
         let entry = self.reader()(record)?;
         self.repeat(stamp_of(record), entry)
     }
-    /// Notes that the coordinator started at this point.
+    /// Applies a start of the coordinator at this point of the log.
     fn start(&mut self, start: Start);
-    /// Returns the digest of its state.
+    /// Returns the digest of the actor's state.
     fn digest(&self) -> Digest;
-    /// Returns its newest entry.
+    /// Returns the actor's newest entry.
     fn last(&self) -> Seq;
     /// Returns the actor's name.
     fn name(&self) -> &'static str;
-    /// Returns its gauges.
+    /// Returns the machine's gauges.
     fn gauges(&self) -> Vec<Gauge>;
-    /// Builds a machine of the same kind from its pages in a snapshot, and checks it against `state`; an empty one if there are no pages.
+    /// Builds a machine of the same kind from its pages in a snapshot, and checks it against `state`. The machine is empty if there are no
+    /// pages. The replica itself does not change.
     fn load(
         &self,
         pages: Coming<'_, Page>,
@@ -256,13 +257,13 @@ pub struct Scope {
 pub struct Past {
     /// The end of the log.
     pub tail: Tail,
-    /// The snapshot that it began with, if there was one.
+    /// The snapshot that recovery began with, if there was one.
     pub snapshot: Option<(SlotId, Seal)>,
-    /// The last sequence number in each slot that can be relied on.
+    /// The last sequence number in each slot; `None` for a slot that cannot be relied on.
     pub sealed: BySlot<Option<Seq>>,
     /// Problems with snapshots, or with parts of the journal that are not needed, as text.
     pub mended: Vec<String>,
-    /// The node's state, according to the marks that snapshot and journal still have.
+    /// The node's state, according to the marks in the snapshot and in the journal after it.
     pub marked: Marked,
 }
 
@@ -352,7 +353,7 @@ pub struct SnapshotSurvey {
     pub reaches: Seq,
 }
 
-/// Finds the complete snapshots of this log, and describes what is wrong with the others.
+/// Returns the complete snapshots of this log, and descriptions of what is wrong with the others.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryError> {
     let examine = |slot| {
         let look = slots.look_closely(slot)?;
@@ -389,7 +390,7 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
 
 /// Returns whether a snapshot belongs to this log: the mark that its seal names must hold the same states. Nothing else would reveal a
 /// snapshot from another directory, and the entries after it would be committed to a state for which they were not decided. If the log is
-/// unreadable there, the replay decides; a seal that names no mark after its content cannot be checked.
+/// unreadable at the mark, or the seal names no mark after its content, this cannot be checked and the result is true.
 fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     if seal.mark <= seal.manifest.begun {
         return true;
@@ -411,7 +412,7 @@ fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
 
 /// The reason why a complete snapshot of this log cannot be used.
 pub const NO_WAY_ON: &str =
-    "the journal no longer goes back to it, so no start can continue from it";
+    "the journal no longer goes back to it, so recovery cannot continue from it";
 
 /// Returns whether the log reaches back far enough to continue from the state at this number. Other problems are not checked for.
 pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
@@ -450,7 +451,7 @@ pub fn load(
     Ok(())
 }
 
-/// Has each replica build its state from its pages.
+/// Builds the state of each replica from its pages, and returns the states in the order of the replicas.
 fn build(
     mut arriving: Arriving<'_>,
     seal: &Seal,
@@ -480,7 +481,7 @@ fn build(
     all.collect()
 }
 
-/// Replays the log after a snapshot, and returns its end.
+/// Replays the log after a snapshot, and returns the end of the log.
 fn repeat(
     disk: &dyn Disk,
     begin: Begin,

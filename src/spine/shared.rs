@@ -1,6 +1,6 @@
 //! What the actors of a node share on the core thread: ledger, journal, supervisor, directory, and halting.
 //!
-//! Guarantees: an answer leaves only once the journal can be relied on up to its entry; once halted, nothing is acknowledged.
+//! Guarantees: an answer is sent only once the journal is as durable as configured up to its entry; after a halt, nothing is acknowledged.
 
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
@@ -45,7 +45,7 @@ pub enum Halt {
     CoreThread(String),
 }
 
-/// What actors share. Lives on the core thread.
+/// What the actors of a node share. It is used only on the core thread.
 pub struct Spine {
     ledger: RefCell<Ledger>,
     journal: Option<Journal>,
@@ -75,7 +75,7 @@ pub struct Spine {
     stopped: Cell<bool>,
 }
 
-/// The files in which a node keeps its history.
+/// The journal and the snapshots of a node, with the disk that they are on.
 pub struct SpineFiles {
     /// The log.
     pub journal: Journal,
@@ -85,7 +85,7 @@ pub struct SpineFiles {
     pub slots: Slots,
 }
 
-/// Marks an actor as being rebuilt: no checkpoint begins meanwhile.
+/// A guard that marks an actor as being rebuilt. No checkpoint begins meanwhile.
 pub struct Rebuilding<'s>(&'s Spine);
 
 impl Drop for Rebuilding<'_> {
@@ -153,7 +153,7 @@ impl Spine {
         }
     }
 
-    /// Returns the ledger, which orders everything.
+    /// Returns the ledger, which orders all entries.
     pub fn ledger(&self) -> RefMut<'_, Ledger> {
         self.ledger.borrow_mut()
     }
@@ -256,7 +256,7 @@ impl Spine {
         }
     }
 
-    /// Notes that a delivery is done, and has its records written once all other ready deliveries have had their turn.
+    /// Notes that a delivery is done, and schedules its records to be written after all other deliveries that are ready.
     pub fn delivered(&self) {
         let (appended, dirty) = {
             let ledger = self.ledger.borrow();
@@ -412,7 +412,7 @@ impl Spine {
         let _ = judge.send(verdict);
     }
 
-    /// Stops acknowledging, for good. The first reason is kept.
+    /// Halts the node: nothing is acknowledged from now on. Only the first reason is kept.
     pub fn halt(&self, reason: Halt) {
         let first = self.halt.send_if_modified(|halt| {
             let first = halt.is_none();
@@ -429,7 +429,7 @@ impl Spine {
         }
     }
 
-    /// Records a clean stop, and returns its number. Nothing may be ordered after it, or the next start would not be a clean one.
+    /// Records a clean stop, and returns its number. Nothing may be ordered after it, or the next startup would find an unclean stop.
     pub fn stop(&self) -> Seq {
         let stop = self.ledger.borrow_mut().stop();
         self.stopped.set(true);

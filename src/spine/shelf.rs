@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The two snapshots, and the checkpoint under way.
 pub(crate) struct Shelf<M: Paged> {
     rules: M::Rules,
-    /// Asserts that a machine is consistent, and formats what a snapshot keeps of it.
+    /// Asserts that a machine is consistent, and formats the part of its state that a snapshot contains.
     look: fn(&M) -> String,
     slots: [Slot; 2],
     running: Option<Running>,

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// The address of the Supervisor, which judges panics.
 pub const SUPERVISOR: To<Panicked> = To::new(ActorId::SUPERVISOR);
 
-/// An actor panicked. Stored in the journal: see the change rule in `persist/format.rs`.
+/// The report that an actor panicked. Stored in the journal: see the change rule in `persist/format.rs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Panicked {
     /// The actor.

@@ -158,7 +158,7 @@ fn files_are_included_once_and_no_deeper() {
     )
     .expect("a writable file");
     let told = refused(&main, 2);
-    assert!(told.contains("deep: it is no regular file"), "{told}");
+    assert!(told.contains("deep: it is not a regular file"), "{told}");
     let twin = format!("c.conf:1: [program:c] is already at {}:3", text(&main));
     assert!(told.contains(&twin), "{told}");
 }

@@ -5,7 +5,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use std::path::Path;
 
-const REFUSED: &str = "it is no regular file";
+const REFUSED: &str = "it is not a regular file";
 
 fn make_pipe(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");

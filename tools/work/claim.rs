@@ -392,7 +392,7 @@ mod tests {
     fn each_that_is_done_hears_of_itself_and_is_given_what_there_is() {
         let done = [(7, 70), (8, 80), (9, 90)];
         let job = json!({"id": 10, "token": 100, "queue": "q", "attempts": 1, "body": "x"});
-        let stale = json!({"id": 8, "reason": "stale", "detail": "the claim has passed on"});
+        let stale = json!({"id": 8, "reason": "stale", "detail": "the claim is over"});
         let said = json!({"jobs": [job], "not_done": [stale]});
         let told = exchanged_of(&done, &said);
         let is_told: Vec<bool> = told.iter().map(|(told, _)| told.is_ok()).collect();

@@ -1,4 +1,5 @@
-//! Compares the state of the actors with each other and with the state of the machine. Pure: takes a picture, returns disagreements.
+//! Compares the state of the actors with each other and with the state of the machine. Has no side effects: it returns the disagreements in
+//! a [`Picture`] of the state.
 
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
@@ -39,7 +40,8 @@ pub(super) struct Recorded {
 }
 
 impl Picture {
-    /// Returns whether the end of a right bound to `process` until `until` should have been reported.
+    /// Returns whether `process` has ended, or its whole tree if `until` is [`Until::Tree`]. A right bound to it should then have ended,
+    /// too.
     fn is_over(&self, process: ProcessId, until: Until) -> bool {
         self.records.get(&process).is_none_or(|it| match until {
             Until::Process => it.has_ended || it.is_over,
@@ -84,8 +86,8 @@ impl Picture {
     }
 
     /// Compares an attempt with its process and its locks. Each step is followed immediately by the next, so an attempt that is at the same
-    /// step in the next look has lost an event. The exception is a disk that is low on space: the next step is then refused, and is
-    /// requested again when there is space.
+    /// step in the next look of the audit has lost an event. The exception is a disk that is low on space: the next step is then refused,
+    /// and is requested again when there is space.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
         let which = AttemptId {
             task,
@@ -253,7 +255,7 @@ fn of_status(task: &UnderWay) -> Vec<Disagreement> {
     found
 }
 
-/// Returns the key, task and attempt that a task lock belongs to.
+/// Returns the key, task and attempt that a task lock belongs to; `None` if the entry does not belong to an attempt.
 fn of_lock(entry: &EntryView) -> Option<(&'static str, u64, Token)> {
     let keys = [EXECUTE, UPDATE];
     let key = keys

@@ -1,13 +1,14 @@
 //! Checks whether the actors agree with each other and with the state of the machine. They always should; an audit verifies that they do.
 //!
-//! Actors are examined one after another, so a look may see one actor before a notification and another after it. A disagreement therefore
-//! counts only if every later look finds exactly the same one. A disagreement names the attempt by its token and the process by its record,
-//! neither of which is ever reused. By the last look, notifications in flight have arrived: each answer to a look waits for the journal,
-//! and each actor handles earlier notifications before a query. Counts that are compared come from a single answer of one actor.
+//! A look examines the actors one after another, so it may see one actor before a notification and another actor after it. An audit
+//! therefore looks several times, and a disagreement counts only if every look finds exactly the same one. A disagreement names the attempt
+//! by its token and the process by its record, neither of which is ever reused. By the last look, notifications in flight have arrived:
+//! each answer to a look waits for the journal, and each actor handles earlier notifications before a query. Counts that are compared come
+//! from a single answer of one actor.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `compare.rs` | the comparison. Pure |
+//! | `compare.rs` | the comparison, without side effects |
 //! | `disagreement.rs` | the kinds of disagreement, and their descriptions |
 
 mod compare;
@@ -33,7 +34,7 @@ use std::time::Duration;
 /// Pauses between looks, in milliseconds, while any disagreement of the first look remains.
 const PAUSES_MS: [u64; 6] = [20, 80, 200, 500, 1000, 1500];
 
-/// The number of locks, and of records, requested in one go.
+/// The number of locks, and of process records, requested with one query.
 const LOCKS_AT_ONCE: u32 = 1000;
 const RECORDS_AT_ONCE: usize = 1000;
 
@@ -71,7 +72,7 @@ impl AuditError {
 pub struct Audit {
     /// The disagreements found, each with whether it was resolved: an action was taken, and the disagreement was not seen again.
     pub found: Vec<(Disagreement, bool)>,
-    /// The disagreements that remain; all of them if the audit was not to resolve any.
+    /// The disagreements that remain; all of them if the audit only checks.
     pub left: Vec<Disagreement>,
     /// The number of tasks examined.
     pub tasks: u64,
@@ -97,7 +98,7 @@ impl Handle {
         Ok(audit)
     }
 
-    /// Runs an audit, then does for each disagreement what the lost event would have done.
+    /// Runs an audit, then does for each disagreement what the lost event would have done. Returns which disagreements were resolved.
     pub async fn audit_and_mend(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
         if found.is_empty() {
@@ -175,7 +176,7 @@ impl Handle {
         Ok(Look { picture, processes })
     }
 
-    /// Returns the live processes launched for attempts, recognized by the secret they report with.
+    /// Returns the live processes launched for attempts. Their environment contains the secret with which they report.
     async fn attempts(&self) -> Result<Vec<ProcessId>, AuditError> {
         let processes = self.processes();
         let told = processes.watched_by(ActorId::DISPATCH).await?;

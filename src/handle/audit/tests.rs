@@ -127,7 +127,7 @@ fn whole() -> Picture {
     }
 }
 
-/// Returns the disagreements in the picture of `whole` after `spoil` has changed it.
+/// Returns the disagreements in the picture from `whole` after `spoil` has changed it.
 fn after(spoil: impl FnOnce(&mut Picture)) -> Vec<Disagreement> {
     let mut picture = whole();
     spoil(&mut picture);
@@ -144,7 +144,7 @@ fn attempt(picture: &mut Picture) -> &mut Attempt {
 #[test]
 fn where_all_agrees_there_is_nothing() {
     assert_eq!(after(|_| {}), []);
-    // The position in line of a blocked task, and a lock held by an owner that is not a task.
+    // A blocked task is second in line for its execute lock, which an owner that is not a task holds.
     let blocked = |picture: &mut Picture| {
         picture.standing.tasks[1].blocked = Some(Token(51));
         picture.locks.push(lock(EXECUTE, "5", "attempt-51", 2));
@@ -299,7 +299,7 @@ fn counts_that_are_not_those_of_what_is_counted_are_found() {
     let tasks = (4, 5);
     let twice = after(|it| it.standing.tasks[1].work = name("w"));
     assert_eq!(twice, [Disagreement::WorkTwice { work, tasks }]);
-    // If not everything is shown, counts cannot be compared.
+    // If some tasks are not listed, counts cannot be compared.
     let many = after(|it| {
         it.standing.whole = false;
         it.standing.servers[0].used = 9;

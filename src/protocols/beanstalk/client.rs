@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A client, as the QueueActor sees it.
+/// The part of a client's state that determines its requests to the QueueActor.
 pub(crate) struct Client {
     pub(crate) worker: Worker,
     pub(crate) using: QueueName,
@@ -64,7 +64,7 @@ impl Client {
         self.places.contains_key(tube)
     }
 
-    /// Watches a tube, or changes the weight of a tube that is already watched. Returns whether the tube is new.
+    /// Watches a tube, or changes the weight of a tube that is already watched. Returns whether it was not watched before.
     pub(crate) fn watch(&mut self, tube: &QueueName, weight: Option<u32>) -> bool {
         let known = self.places.get(tube);
         let kept = known.and_then(|place| self.weights.get_mut(*place));

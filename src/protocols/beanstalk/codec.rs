@@ -60,8 +60,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. Without a
-    /// command, the bytes not taken are less than a line and must be offered again once more have arrived.
+    /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. If no command is
+    /// complete, the bytes not taken are less than a line, and must be passed again when more have arrived.
     pub fn take<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
         let mut taken = 0;
         loop {
@@ -120,7 +120,7 @@ impl Decoder {
         }
     }
 
-    /// Returns the announced length of the unfinished body, in bytes.
+    /// Returns the announced length of the unfinished body, in bytes, or `None` if no body is being buffered.
     pub fn announced_bytes(&self) -> Option<u32> {
         match &self.state {
             State::Body(incoming) => Some(incoming.line.body_bytes),
@@ -167,7 +167,8 @@ impl Decoder {
         }
     }
 
-    /// Handles the body of a `put` whose line was taken.
+    /// Handles the body of a `put` whose line was taken, if it has arrived completely. Returns the number of bytes taken, and the command
+    /// if it is complete.
     fn begin_body<'a>(
         &mut self,
         mut line: PutLine,
@@ -231,7 +232,8 @@ impl Incoming {
         taken
     }
 
-    /// Doubles the capacity, as a vector does, but not beyond the size: a complete body has no spare capacity.
+    /// Makes room for `more` bytes. Doubles the capacity, as a vector does, but not beyond `size`, so that a complete body has no spare
+    /// capacity.
     fn make_room(&mut self, more: usize, size: usize) {
         let len = self.body.len() + more;
         if len > self.body.capacity() {

@@ -132,7 +132,7 @@ impl<'a> TubeName<'a> {
     /// The maximum length of a name, in bytes.
     pub const BYTES_MAX: usize = 200;
 
-    /// Returns `bytes` as a name if they form a valid one.
+    /// Returns `bytes` as a name, or `None` if they are not a valid one.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let first = bytes.first()?;
         let valid = *first != b'-'
@@ -286,7 +286,7 @@ impl Command<'_> {
     }
 }
 
-/// For the log: shows the length of a job's body in place of the body.
+/// Formats the command for the log, with the length of a job's body in place of the body.
 impl fmt::Display for Command<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Put(put) = self else {

@@ -1,7 +1,7 @@
 //! Parses a command line with exactly the leniency of beanstalkd.
 //!
-//! The beginning of a line determines the command, and any error after that is a bad format of that command. Numbers may be
-//! preceded by spaces, and a few may be followed by anything.
+//! The beginning of a line determines the command, and any error after that is a bad format of that command. Numbers may be preceded by
+//! spaces, and those of `kick` and `reserve-with-timeout` may be followed by anything.
 
 use crate::protocols::beanstalk::command::{
     Command, Counted, Dedup, RESERVE_BATCH_MAX, Refusal, ReserveMode, TubeName,
@@ -28,7 +28,7 @@ pub(super) struct PutLine {
     pub(super) tail: Result<Option<Dedup>, Refusal>,
 }
 
-/// The commands. In [`VERBS`], a longer beginning of a line precedes any shorter one that it starts with.
+/// The commands. If the name of one command is the beginning of another's, [`VERBS`] lists the longer name first.
 #[derive(Clone, Copy)]
 enum Verb {
     Put,
@@ -289,7 +289,7 @@ impl<'a> Arguments<'a> {
         u32::try_from(number & u64::from(u32::MAX)).ok()
     }
 
-    /// Parses the rest as a tube name.
+    /// Parses the rest of the line as a tube name.
     fn tube(&mut self) -> Option<TubeName<'a>> {
         TubeName::new(self.rest)
     }

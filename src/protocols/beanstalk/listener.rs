@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     /// The memory budget for watched tubes.
     pub(crate) named: Arc<Budget>,
     started: Timestamp,
-    /// 16 hexadecimal digits, different at every start.
+    /// The server's id: 16 hexadecimal digits, chosen at random at startup.
     id: String,
     hostname: String,
     os: String,
@@ -149,7 +149,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Resolves when the node begins to drain; never resolves if the node stops first.
+    /// Resolves when the node begins to drain claims; never resolves if the node stops first.
     pub(crate) async fn until_draining(&self) {
         let mut draining = self.draining.clone();
         if draining.wait_for(|drains| drains.claims).await.is_err() {
@@ -203,7 +203,7 @@ impl Listener {
         &self.address
     }
 
-    /// Returns the numbers of connections accepted and refused.
+    /// Returns the listener's statistics since it was opened.
     pub fn stats(&self) -> Stats {
         let counters = &self.shared.counters;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -253,7 +253,7 @@ async fn serve(
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
 ) {
-    // The default tube always exists.
+    // The wait makes the default tube exist even without jobs and clients.
     let default = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
     let _standing = queues.begin_watch(Watch::Standing(default));
     let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
@@ -297,7 +297,7 @@ fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -
 async fn attend(stream: impl Stream, mut session: BeanstalkSession, place: Place) {
     match connection::serve(&stream, &mut session, None).await {
         Ok(()) => {
-            // The client's claims are given back now, however long it takes to drain the connection.
+            // Dropping the session gives the client's claims back before the connection is drained, which may take a while.
             drop(session);
             connection::finish(stream).await;
         }

@@ -242,11 +242,11 @@ fn put_list(output: &mut Vec<u8>, names: &[&[u8]]) {
 /// The number of digits of `u64::MAX`.
 const DIGITS_MAX: usize = 20;
 
-/// Appends a number in decimal. Most replies have one, and the standard formatting would cost more than all the rest.
+/// Appends a number in decimal. Most replies contain a number, and the standard formatting would take longer than the rest of the encoding.
 pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
     let start = output.len();
     loop {
-        let digit = u8::try_from(number % 10).expect("a remainder of ten fits");
+        let digit = u8::try_from(number % 10).expect("a digit fits into a byte");
         output.push(b'0' + digit);
         number /= 10;
         if number == 0 {
@@ -263,7 +263,7 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).expect("memory is addressed by 64 bits")
 }
 
-/// For the log: shows the first line of the reply.
+/// Formats the first line of the reply, for the log.
 impl fmt::Display for Reply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut output = Vec::new();

@@ -1,13 +1,13 @@
-//! A client's command as the QueueActor sees it, no longer borrowed from the input.
+//! The requests that a session queues: a client's commands, no longer borrowed from the input, with the QueueActor's types of names.
 
 use crate::actors::queue::{Body, DedupKey, QueueName};
 use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, ReserveMode, TubeName};
 
-/// A command, as the session queues it.
+/// A command in the queue of a session.
 #[derive(Debug)]
 pub(crate) enum Request {
     Put(Put),
-    /// A `put` whose line has arrived but whose body has not; it is already counted. `fits` tells whether the body is within the limit.
+    /// A `put` whose line has arrived but whose body has not; it is already counted. `fits` is whether the body is within the limit.
     PutBegun {
         fits: bool,
     },
@@ -83,7 +83,7 @@ impl Request {
         )
     }
 
-    /// Returns the number of answers that the actor returns for this request.
+    /// Returns the number of answers that the QueueActor gives to this request.
     pub(crate) fn items(&self) -> usize {
         if let Self::ReserveBatch(count) = self {
             *count as usize
@@ -179,5 +179,5 @@ impl From<Sent<'_>> for Put {
 
 /// Returns the tube's queue in the default tenant.
 fn queue(tube: TubeName<'_>) -> QueueName {
-    QueueName::new(tube.as_bytes()).expect("names of tubes are names of queues")
+    QueueName::new(tube.as_bytes()).expect("every tube name is a valid queue name")
 }

@@ -1,8 +1,8 @@
 //! A beanstalkd client: its commands become messages for the QueueActor, and the replies are returned in order.
 //!
-//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here; the others are sent to the actor in runs of
-//! all that have arrived. A run ends at a `reserve` that finds nothing: no later command is processed until it is answered. The memory held
-//! for a client that does not read is bounded: a limited number of commands, their answers, and some output.
+//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here; the others are sent to the actor together, in
+//! runs of as many as have arrived. A `reserve` that finds no job ends its run: later commands are processed only after it is answered. The
+//! memory held for a client that does not read is bounded: a limited number of commands, their answers, and some output.
 
 use crate::actors::queue::{
     Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as ActorReply, Watch, Worker,
@@ -54,7 +54,7 @@ pub(crate) struct BeanstalkSession {
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
     decoder: Decoder,
-    /// Commands to be carried out, with what each is counted as.
+    /// Commands to be carried out, each with the command that it counts as in the statistics.
     taken: VecDeque<(Request, Option<Counted>)>,
     /// Whether the `put` whose body is arriving has been counted.
     is_put_counted: bool,
@@ -118,7 +118,7 @@ impl BeanstalkSession {
         }
     }
 
-    /// Returns the actor's items for the next commands, up to one that only concerns the connection.
+    /// Returns the items to send to the actor for the next commands, up to a command that is handled without the actor or on its own.
     fn run(&self) -> Vec<Item<QueueMachine>> {
         let mut items = Vec::new();
         for (asked, _) in &self.taken {
@@ -135,7 +135,7 @@ impl BeanstalkSession {
         items
     }
 
-    /// Carries out a command that only concerns the connection.
+    /// Carries out a command that only concerns the connection. Returns whether the connection continues or is to be closed.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "requests for the actor are matched in `client.rs`"
@@ -199,7 +199,8 @@ impl BeanstalkSession {
         self.client.watching().len() < WATCHED_MAX && self.named.grow(bytes_to_name(tube))
     }
 
-    /// Accounts for the memory of the body that is arriving. If there is no room for it, the body is skipped.
+    /// Accounts for the memory of the body that is arriving, and sets the time by which it must be complete. If there is no memory for the
+    /// body, it is skipped.
     fn hold_unfinished(&mut self) {
         if !self.unfinished.set(self.decoder.held_bytes()) {
             self.decoder.forsake_body();
@@ -222,7 +223,7 @@ impl BeanstalkSession {
         self.presence = self.queues.begin_watch(self.client.presence());
     }
 
-    /// Takes the next command from the queue, and updates the statistics.
+    /// Takes the next command from the queue, and updates the statistics; `None` if the queue is empty.
     fn next(&mut self) -> Option<Request> {
         let (asked, counted) = self.taken.pop_front()?;
         let counters = &self.shared.counters;
@@ -325,7 +326,7 @@ impl BeanstalkSession {
             (_, ActorReply::Job(job)) => {
                 self.send(&Reply::JobStats(show::job(&job, now())), output);
             }
-            // A tube's existence is not durable state, so no message may depend on it.
+            // Whether a tube exists is not durable state, so no message may depend on it: a query precedes the message.
             (Request::Pause { tube, seconds }, ActorReply::Queue(_)) => {
                 let found = Request::PauseFound {
                     tube: tube.clone(),
@@ -383,7 +384,7 @@ impl BeanstalkSession {
         }
     }
 
-    /// Lists every tube, one share at a time. A tube that exists throughout is listed once.
+    /// Replies with the list of all tubes, which are queried one share at a time. A tube that exists throughout is listed once.
     async fn list_tubes(&mut self, output: &mut Vec<u8>) -> Result<(), Stopped> {
         self.hold_large().await;
         let mut tubes: Vec<QueueName> = Vec::new();

@@ -68,7 +68,7 @@ pub(crate) const fn state(phase: Phase) -> JobState {
     }
 }
 
-/// Returns the reply for an answer that needs a single line.
+/// Converts an answer of the actor to a reply of a single line.
 pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
     match (asked, told) {
         (Request::Put(_), ActorReply::Put { id, duplicate }) => match duplicate {

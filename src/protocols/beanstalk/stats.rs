@@ -106,19 +106,19 @@ pub struct ServerStats<'a> {
     pub total_connections: u64,
     /// The process id of the server.
     pub pid: u32,
-    /// The version of beanstalkd that this server stands in for.
+    /// The version of beanstalkd whose protocol this server implements.
     pub version: &'a str,
-    /// Processor time spent in user mode.
+    /// Processor time of the process. This server does not separate user mode from the kernel, so it includes both.
     pub user_time: Duration,
-    /// Processor time spent in the kernel on behalf of the process.
+    /// Processor time spent in the kernel, if it is not part of `user_time`.
     pub system_time: Duration,
-    /// Seconds since the start.
+    /// Seconds since the listener was opened.
     pub uptime: u64,
-    /// The journal, in the terms that clients know.
+    /// The journal, in beanstalkd's terms.
     pub binlog: BinlogStats,
     /// Whether the server has stopped accepting jobs.
     pub draining: bool,
-    /// 16 hexadecimal digits, different at every start.
+    /// The server's id: 16 hexadecimal digits, chosen at random at startup.
     pub id: &'a str,
     /// The name of this machine.
     pub hostname: &'a str,
@@ -290,7 +290,7 @@ impl Yaml {
         self.output.push(b'\n');
     }
 
-    /// Adds a quoted value, for text that would be read as a number without quotes.
+    /// Adds a quoted value, for text that could be read as a number without quotes.
     fn quoted(&mut self, key: &str, text: &[u8]) {
         self.key(key);
         self.output.push(b'"');

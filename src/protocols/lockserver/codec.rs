@@ -49,7 +49,7 @@ pub struct Lock {
 /// The maximum length of a command, in bytes: a request with three names of 255 bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 + 3 * 256 + 5;
 
-/// Bytes that are not a command. The position in the byte stream is lost, so the connection must end.
+/// The error for bytes that are not a command. It is unknown where the next command begins, so the connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The first byte is not one of 01 to 08.

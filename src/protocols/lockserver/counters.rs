@@ -1,5 +1,5 @@
-//! LockServer's fifteen statistics. They belong to the listener, count from the start of the process, and are not part of the
-//! machine's state or its digest, so neither a restart of the actor nor a replay changes them.
+//! LockServer's fifteen statistics. They belong to the listener and count from its opening. They are not part of the LockActor's state or
+//! digest, so neither a restart of the actor nor a replay changes them.
 
 use crate::clock::{Clock, Timestamp};
 use crate::protocols::lockserver::codec::Command;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters that are updated as events happen.
+/// The counters of commands and connections.
 pub struct Counters {
     clock: Arc<dyn Clock>,
     began: Timestamp,
@@ -26,7 +26,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Creates counters that start now.
+    /// Creates counters at zero; the uptime is counted from now.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             began: clock.now(),
@@ -72,7 +72,7 @@ impl Counters {
         self.rejected_busy.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns the current statistics, including the given numbers, which are not counted here.
+    /// Returns the current statistics. The numbers of connections, owners and contenders are arguments, because they are not counted here.
     pub(crate) fn stats(&self, active: u32, (owners, contenders): (u32, u32)) -> Stats {
         let long = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // Row 31 of `docs/protocols/lockserver.md`: wraps modulo 2^32.

@@ -6,7 +6,7 @@ use crate::protocols::file::read as read_file;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The maximum size of a list, in bytes: a mistaken path may lead to any file.
+/// The maximum size of a list, in bytes, in case the configured path is wrong and names a large file.
 const LIST_BYTES_MAX: u64 = 16 << 20;
 
 /// The hosts that are admitted.

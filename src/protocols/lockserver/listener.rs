@@ -88,8 +88,8 @@ impl Listener {
         self.shared.stats((owners, contenders))
     }
 
-    /// Reloads the hosts list; if that fails, the old one stays in force. Returns whether the list changed, or `None` if
-    /// none is configured.
+    /// Reloads the hosts list; if that fails, the old list stays in force. Returns whether the list changed, or `None` if no list is
+    /// configured.
     pub fn reload_hosts(&self) -> Result<Option<bool>, HostsError> {
         let Some(file) = &self.hosts_file else {
             return Ok(None);

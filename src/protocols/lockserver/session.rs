@@ -203,7 +203,7 @@ fn answer(
     })
 }
 
-/// Returns the answer to a command that panicked without effect. Queries have none, since any answer would be a guess.
+/// Returns the answer to a command that panicked without effect. Queries have no such answer, since any answer would be a guess.
 fn failed(command: &Command) -> Option<Answer> {
     match command {
         Command::Request { .. } => Some(Answer::Location(0)),

@@ -1,4 +1,5 @@
-//! The checkpoint of one actor: its pages, a slice at a time, between messages.
+//! The checkpoint of one actor: its pages, a slice at a time, between messages. There is none while the machine is *spent*: unusable after
+//! a panic, until it is rebuilt.
 
 use super::Host;
 use crate::ids::Seq;
@@ -25,8 +26,8 @@ impl<M: Actor> Host<M> {
         })
     }
 
-    /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last. `None` if the
-    /// checkpoint was abandoned, or the machine's state was lost meanwhile.
+    /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last. Returns `None`
+    /// if the checkpoint was abandoned, or the machine is spent.
     pub fn next_pages(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)> {
         if self.spent || !self.machine.pages().is_running() {
             return None;

@@ -1,4 +1,5 @@
-//! What affects a host besides deliveries: new rules, work to be held back, and its obligations towards other actors.
+//! Changes to a host other than deliveries: new rules, work to be held back, and restating its obligations. An obligation is a message or
+//! an action that the machine still needs from another actor or a port; see `effect.rs`.
 
 use super::Host;
 use crate::ids::ActorId;
@@ -10,7 +11,7 @@ use crate::spine::ledger::Ledger;
 use crate::spine::machine::{Actor, Effects, Now};
 
 impl<M: Actor> Host<M> {
-    /// States every standing obligation again, now.
+    /// Restates every obligation of the machine now.
     pub fn restate(&mut self, ledger: &mut Ledger) -> Flow {
         if let Err(cause) = self.resume() {
             let now = ledger.both();
@@ -19,7 +20,7 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Appends the messages that `resume` would send to the actor `to` to `stated`. Nothing is sent.
+    /// Appends to `stated` the messages that `resume` would send to the actor `to`. Nothing is sent.
     pub fn stated(&mut self, ledger: &mut Ledger, to: ActorId, stated: &mut Vec<Vec<u8>>) -> Flow {
         let (machine, mut effects) = (&mut self.machine, Effects::<M>::default());
         if let Err(cause) = guard(|| machine.resume(&mut effects)) {
@@ -48,7 +49,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Replaces the rules from here on, and records that in the log, so that each decision can be checked by the rules of its time.
+    /// Replaces the rules from here on, and records that in the log, so that each decision can be checked against the rules in force.
     pub fn go_by(&mut self, ledger: &mut Ledger, rules: M::Rules) -> Flow {
         ledger.rules(M::ID, &rules);
         let machine = &mut self.machine;

@@ -1,4 +1,4 @@
-//! The state of a host, as visible from outside.
+//! The state of a host, as visible from outside. A machine is *spent* if a panic has made it unusable, until it is rebuilt.
 
 use super::Host;
 use crate::clock::{Offset, Timestamp};
@@ -15,7 +15,7 @@ impl<M: Actor> Host<M> {
         self.spent
     }
 
-    /// Returns whether a delivery is being worked through.
+    /// Returns whether a delivery is being carried out.
     pub fn is_busy(&self) -> bool {
         self.backlog.is_some()
     }
@@ -25,7 +25,8 @@ impl<M: Actor> Host<M> {
         self.last
     }
 
-    /// Returns the entry that answers from here on depend on. Later entries only record state that is lost with the process anyway.
+    /// Returns the newest entry that must be durable before an answer is sent. Later entries only record state that ends with the process
+    /// anyway.
     pub fn awaited(&self) -> Seq {
         self.awaited
     }
@@ -35,7 +36,7 @@ impl<M: Actor> Host<M> {
         M::ID
     }
 
-    /// Returns a time before which nothing is due.
+    /// Returns a time before which nothing is due; `None` if nothing has a deadline, or the machine is spent.
     pub fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         if self.spent {
             return None;
@@ -55,7 +56,7 @@ impl<M: Actor> Host<M> {
     /// # Panics
     /// Panics while the machine is spent.
     pub fn machine(&self) -> &M {
-        assert!(!self.spent, "a spent machine shows nothing");
+        assert!(!self.spent, "a spent machine is not inspected");
         &self.machine
     }
 
@@ -72,7 +73,7 @@ impl<M: Actor> Host<M> {
         gauges.unwrap_or_default()
     }
 
-    /// Returns the quarantined items, whose deadlines are ignored, with the panics that caused this.
+    /// Returns the panics that quarantined an item. The deadlines of these items are ignored.
     pub fn quarantined(&self) -> &[Report] {
         &self.quarantined
     }

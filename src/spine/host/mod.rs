@@ -1,8 +1,8 @@
-//! The shell around a machine, without I/O: messages in, records and held-back effects out.
+//! The host of a machine, without I/O: it takes messages, and produces journal records and effects that wait for them.
 //!
 //! This is the only place that performs **order, decide, commit, append** in sequence. Guarantees: a panic fails only the request that
-//! caused it; nothing leaves before everything it depends on is durable; whatever is due happens before the next message or query. There
-//! are no threads, sockets, files or clocks here: the runtime and the simulation drive the host.
+//! caused it; an answer or action is released only once every entry it depends on is durable; due items are handled before the next message
+//! or query. There are no threads, sockets, files or clocks here: the runtime and the simulation drive the host.
 
 mod checkpoint;
 mod governed;
@@ -35,7 +35,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The number of ticks in a row after which other actors get their turn: expiring a million locks at once must not stall the node.
+/// The number of ticks (messages of due items) in a row after which other actors get their turn: expiring a million locks at once must not
+/// stall the node.
 const TICKS_IN_A_ROW: usize = 1024;
 
 /// The cost of the work done in a row, in ordinary commands, after which other actors get their turn: the mailbox of an actor that is
@@ -70,7 +71,7 @@ pub struct Host<M: Machine> {
     effects: Effects<M>,
     outbox: Outbox<M>,
     tells: Vec<Tell>,
-    /// Actors whose tells were refused here, or panicked.
+    /// Actors to notify that their tells were refused here, or panicked.
     undelivered: Vec<ActorId>,
     restate: Restate,
     /// The feed to which events are published.
@@ -79,7 +80,7 @@ pub struct Host<M: Machine> {
     forger: Option<Forger<M>>,
 }
 
-/// A delivery that is being worked through.
+/// A delivery that is being carried out.
 struct Running<M: Machine> {
     items: std::vec::IntoIter<Item<M>>,
     answers: Vec<Answer<M::Reply>>,
@@ -92,7 +93,7 @@ struct Running<M: Machine> {
 /// The result of a message.
 enum MessageResult<R> {
     Answered(R),
-    /// The message was refused before the machine saw it.
+    /// The host refused the message without passing it to the machine.
     Refused(Refusal),
 }
 
@@ -128,7 +129,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Starts the machine with the server. Returns the panic message if that panics.
+    /// Applies the start of the server to the machine, and restates its obligations. Returns the panic message if the machine panics.
     pub fn start(&mut self, start: Start) -> Result<(), String> {
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         guard(|| {
@@ -141,7 +142,7 @@ impl<M: Actor> Host<M> {
         Ok(())
     }
 
-    /// Accepts a delivery. The previous one must be done.
+    /// Accepts a delivery, and carries it out until it is done or other actors must have their turn. The previous delivery must be done.
     pub fn deliver(&mut self, ledger: &mut Ledger, delivery: Delivery<M>) -> Flow {
         assert!(
             self.backlog.is_none(),
@@ -210,7 +211,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Records the result of an item of the delivery.
+    /// Records the result of an item of the delivery. Returns the report of the panic if the item panicked.
     fn done(&mut self, done: Result<MessageResult<M::Reply>, Report>) -> Option<Report> {
         let running = self.backlog.as_mut()?;
         let (answer, delivered, panicked) = match done {
@@ -250,7 +251,7 @@ impl<M: Actor> Host<M> {
             *ticks -= 1;
             let due = guard(|| {
                 sabotage(saboteur.as_deref(), Stage::Due, None);
-                // If `deadline` panicked just now, this call gets the panic message.
+                // If `deadline` panicked above, it panics again here, inside the guard that returns the message.
                 machine.deadline(now.offset);
                 machine.due(now)
             });
@@ -344,7 +345,7 @@ impl<M: Actor> Host<M> {
                     outcome: &outcome,
                     key: key.copied(),
                 };
-                // A client that is answered under a key may rely on it.
+                // An answer under an idempotency key must be durable, because a repetition of the request has to get the same answer.
                 let awaited = keeping == Keeping::Durable || key.is_some();
                 if awaited || self.effects.has_actions() {
                     ledger.append(M::ID, stamp, &entry);
@@ -366,7 +367,8 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Decides a message and how its outcome is kept, or returns why a full disk refuses it. Ticks are never refused.
+    /// Decides a message and how its outcome is kept, or returns the refusal if the disk is too full for it. Ticks are never refused. If a
+    /// function of the machine panics, returns the stage and the panic message.
     #[expect(
         clippy::type_complexity,
         reason = "the type is used only here, and fits on one line"
@@ -388,7 +390,7 @@ impl<M: Actor> Host<M> {
             }
             sabotage(saboteur, stage, Some(message));
             let outcome = decided((machine, forger), moment, message);
-            // A tick that panics removes its item from the due ones, at whichever stage.
+            // A panic in a tick is reported as `Tick` in either function, because its item is quarantined in both cases.
             if stage != Stage::Tick {
                 at.set(Stage::Keeping);
             }
@@ -399,7 +401,7 @@ impl<M: Actor> Host<M> {
         decided.map_err(|cause| (at.get(), cause))
     }
 
-    /// Publishes the events of an outcome; returns whether there are subscribers.
+    /// Publishes the events of an outcome. Returns whether they were added to the feed, which is open only while there are subscribers.
     fn publish(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
         let feed = self.feed.as_ref().filter(|feed| feed.is_open());
         if feed.is_none() && (self.feed.is_none() || M::WARNINGS.is_empty()) {
@@ -432,7 +434,7 @@ impl<M: Actor> Host<M> {
         asked.map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Records in the journal that this message was not applied.
+    /// Records in the journal that this message was not applied, and returns the report of its panic.
     fn poison(
         &mut self,
         ledger: &mut Ledger,
@@ -452,7 +454,7 @@ impl<M: Actor> Host<M> {
         Self::report(ledger, now, stage, cause)
     }
 
-    /// Marks the state as no longer usable when no message is to blame.
+    /// Marks the state as spent after a panic that no message caused, and returns the report.
     fn spend(&mut self, ledger: &Ledger, now: Now, (stage, cause): (Stage, String)) -> Report {
         self.spent = true;
         self.effects.take();
@@ -471,7 +473,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// States every standing obligation again.
+    /// Restates every obligation of the machine. Returns the panic message if the machine panics.
     fn resume(&mut self) -> Result<(), String> {
         let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
         guard(|| {
@@ -575,18 +577,18 @@ impl<M: Actor> Host<M> {
         self.outbox.discard();
     }
 
-    /// Plants panics, for tests.
+    /// Sets a hook that provokes panics, for tests and for faults that tasks request.
     pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
         self.saboteur = Some(saboteur);
     }
 
-    /// Plants outcomes that no rule would decide, for tests.
+    /// Sets a hook that replaces outcomes with others that no rule would decide, for tests.
     pub fn forge(&mut self, forger: Forger<M>) {
         self.forger = Some(forger);
     }
 }
 
-/// Returns whether a full disk refuses a message of this weight.
+/// Returns whether a message of this weight is refused when the disk has this much room.
 fn refused(weight: Weight, room: Room) -> bool {
     match weight {
         Weight::Adds => room >= Room::Low,

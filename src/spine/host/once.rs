@@ -12,7 +12,7 @@ use crate::spine::machine::{Actor, Now, Refusal};
 impl<M: Actor> Host<M> {
     /// Carries out a message, unless it was carried out before under its key.
     ///
-    /// A repeated answer depends only on an entry that is awaited already, because an entry with a key always is.
+    /// A repeated answer is sent only when the entry with the key is durable, because later answers wait for every such entry.
     pub(super) fn once(
         &mut self,
         ledger: &mut Ledger,
@@ -37,7 +37,7 @@ impl<M: Actor> Host<M> {
             .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Returns whether any of these was carried out before. Messages with keys are never mixed with others.
+    /// Returns whether any of these items was carried out before under its key. Messages with keys are never mixed with others.
     pub(super) fn comes_again(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
         let Some(Item::Keyed(..)) = items.first() else {
             return false;
@@ -50,7 +50,7 @@ impl<M: Actor> Host<M> {
         items.iter().any(is_known)
     }
 
-    /// Returns the wait that a tick acts for, with its key, if it has one.
+    /// Returns the ticket and the key of the wait that a tick acts for; `None` if there is no such wait, or it has no key.
     pub(super) fn wait_with_key(&self, tick: &M::Message) -> Option<(Ticket, RequestKey)> {
         let ticket = M::acts_for(tick)?;
         let key = self.watches.get(&ticket)?.key.as_deref()?;

@@ -1,9 +1,10 @@
-//! Faults that tests plant in a host: panics, and outcomes other than the decided ones.
+//! The hooks that plant faults in a host: panics, for tests and for tasks that request them, and outcomes other than the decided ones, for
+//! tests.
 
 use crate::spine::delivery::{Forger, Sabotage, Stage};
 use crate::spine::machine::{Machine, Moment};
 
-/// Provokes the panic that a test has planted here, if any.
+/// Calls the hook that may panic, if there is one.
 pub(super) fn sabotage<T>(saboteur: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
     if let Some(saboteur) = saboteur {
         saboteur(stage, message);

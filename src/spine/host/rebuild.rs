@@ -1,4 +1,4 @@
-//! Replaces a spent machine.
+//! Replaces a spent machine: one that a panic has made unusable.
 
 use super::Host;
 use crate::spine::delivery::{Flow, Report, Stage};
@@ -8,7 +8,7 @@ use crate::spine::machine::Actor;
 use crate::spine::recovery::Recovered;
 
 impl<M: Actor> Host<M> {
-    /// Takes the spent machine out, for the rebuilding thread to drop: it may be large.
+    /// Takes the spent machine out, and leaves an empty one. The rebuilding thread drops the spent machine, which may be large.
     pub fn take_spent(&mut self, rules: M::Rules) -> M {
         assert!(self.spent, "only a spent machine is taken out");
         let spent = std::mem::replace(&mut self.machine, M::new(rules));

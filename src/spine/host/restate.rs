@@ -1,4 +1,5 @@
-//! The schedule for restating obligations after a refusal: soon at first, and later each time that it recurs.
+//! The schedule for restating a machine's obligations (the tells and actions that it still needs, see `effect.rs`) after a refusal: soon
+//! after the first, and after a longer delay if refusals continue.
 
 use crate::clock::Timestamp;
 use crate::spine::effect::{RESTATE_FIRST_MS, RESTATE_MS, RESTATE_MS_MAX};
@@ -13,7 +14,7 @@ pub(super) struct Restate {
 }
 
 impl Restate {
-    /// Notes a refusal, and schedules a restatement: soon at first, and later each time that it recurs.
+    /// Notes a refusal, and schedules a restatement: soon after the first, and after a longer delay if refusals continue.
     pub(super) fn refused(&mut self, at: Timestamp) {
         if self.due.is_none() {
             let goes_on_ms = self.waited_ms.max(RESTATE_MS);
@@ -30,7 +31,7 @@ impl Restate {
 
     /// Brings a scheduled restatement forward, because messages refused for lack of space may be accepted now.
     pub(super) fn bring_forward(&mut self, at: Timestamp) {
-        // A later refusal has another cause, or is the first of a new series.
+        // The delays start over, because a later refusal has another cause or begins a new series.
         self.waited_ms = 0;
         self.due = self.due.map(|due| due.min(at));
     }

@@ -1,11 +1,11 @@
-//! Answers on their way to a caller that may no longer be waiting. An undelivered answer is not dropped, but passed
-//! to a fallback. Each answer reaches exactly one of the two, unless the node ends.
+//! A channel for answers to a caller that may no longer be waiting. An undelivered answer is not dropped, but passed to a fallback. Each
+//! answer reaches either the caller or the fallback, unless the node ends.
 
 use crate::spine::delivery::{Answer, ReplyTo};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Receives the answers that the caller no longer waits for.
+/// The fallback: a function that receives the answers that the caller no longer waits for.
 pub(super) type OnUndelivered<R> = Arc<dyn Fn(Vec<Answer<R>>) + Send + Sync>;
 
 /// The receiving end for answers. When dropped, it passes answers on to the fallback, whether already received or still to come.

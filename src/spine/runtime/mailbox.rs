@@ -37,7 +37,7 @@ impl<M: Actor> Clone for Mailbox<M> {
     }
 }
 
-/// The node has halted or stopped: the request was not answered, and may or may not have been applied.
+/// The error for a request to a node that has halted or stopped. The request may or may not have been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node has stopped")]
 pub struct Stopped;
@@ -60,7 +60,7 @@ impl<M: Actor> Mailbox<M> {
         answers.await.map_err(|_| Stopped)
     }
 
-    /// Like [`call`](Self::call), for queries that scan much state: they take turns with each other, over all actors.
+    /// Like [`call`](Self::call), for queries that scan much state: over all actors, only one such call is carried out at a time.
     pub async fn walk(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
         let turn = self.admission.walk().await;
         let answers = self.call(items).await;
@@ -93,12 +93,12 @@ impl<M: Actor> Mailbox<M> {
             .do_send(shell::Deliver(Delivery::new(items, reply_to)));
     }
 
-    /// Waits for something to become true.
+    /// Waits for a condition, and returns the answer.
     pub async fn watch(&self, watch: M::Watch) -> Result<Answer<M::Reply>, Stopped> {
         self.begin_watch(watch).answer().await
     }
 
-    /// Begins to wait for something to become true.
+    /// Begins to wait for a condition.
     pub fn begin_watch(&self, watch: M::Watch) -> Waiting<M> {
         self.begin_watch_or((watch, None), drop)
     }
@@ -137,31 +137,32 @@ impl<M: Actor> Mailbox<M> {
         self.admission.ticket()
     }
 
-    /// Returns a callback that lets due items act. The callback returns false once the actor has ended.
+    /// Returns a callback that makes the actor handle its due items. The callback returns false once the actor has ended.
     pub fn rouse(&self) -> Rouse {
         let mailbox = self.clone();
         Box::new(move || {
-            // Due items act before the next command, even before an empty delivery.
+            // Due items are handled before any delivery, even an empty one.
             mailbox.cast(Vec::new());
             mailbox.address.connected()
         })
     }
 
-    /// Replaces the actor's rules from the next message on. They apply until the node ends: the next start follows its configuration.
+    /// Replaces the actor's rules from the next message on. They apply until the node ends; after a restart, the rules of the configuration
+    /// apply.
     pub async fn go_by(&self, rules: M::Rules) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::ReplaceRules { rules, done });
         is_done.await.map_err(|_| Stopped)
     }
 
-    /// Has the actor restate what other actors and ports must do for it, as it does at each start: an upsert.
+    /// Makes the actor repeat its requests to other actors and ports, as at startup. This is harmless, because each request is an upsert.
     pub async fn restate(&self) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::Restate(done));
         is_done.await.map_err(|_| Stopped)
     }
 
-    /// Returns what the actor would restate to the receiver of these messages. Messages of another type are left out.
+    /// Returns the messages that the actor would repeat to the receiver `to`. Messages of another type are left out.
     pub async fn stated<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
         let (answer, stated) = oneshot::channel();
         self.address
@@ -178,7 +179,7 @@ impl<M: Actor> Mailbox<M> {
         status.await.map_err(|_| Stopped)
     }
 
-    /// Plants panics, for tests.
+    /// Sets a hook that provokes panics, for tests and for faults that tasks request.
     #[doc(hidden)]
     pub fn sabotage(&self, saboteur: Saboteur<M>) {
         let plant = |host: &mut Host<M>| host.sabotage(saboteur);

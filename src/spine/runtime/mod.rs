@@ -10,7 +10,7 @@
 //! | `shell.rs` | a host inside actix |
 //! | `peer.rs` `paging.rs` | how other actors and checkpoints reach an actor |
 //! | `rebuild.rs` | rebuilding a spent machine from the journal |
-//! | `start.rs` | starting actors, and the tasks of the core |
+//! | `start.rs` | starting actors, and the tasks of the core thread |
 
 mod answering;
 mod mailbox;

@@ -11,7 +11,7 @@ use crate::spine::supervision::Verdict;
 use actix::Addr;
 use std::rc::Rc;
 
-/// An actor, as other actors see it.
+/// An actor's address for messages from other actors.
 pub(super) struct Address<M: Actor>(Addr<Shell<M>>);
 
 impl<M: Actor> Address<M> {
@@ -34,7 +34,7 @@ impl<M: Actor> Peer for Address<M> {
     }
 }
 
-/// Where a port reports the completion of actions. Clones refer to the same actor, and can be used from any thread.
+/// The address to which a port reports the completion of actions. Clones refer to the same actor, and can be used from any thread.
 pub struct Completions<M: Actor>(Addr<Shell<M>>);
 
 impl<M: Actor> Clone for Completions<M> {
@@ -48,7 +48,7 @@ impl<M: Actor> Completions<M> {
         Self(address)
     }
 
-    /// Reports to the actor. If the actor refuses the message, it will request the action again.
+    /// Sends the actor a report. If the report is refused, the actor requests the action again later.
     pub fn report(&self, message: &M::Message) {
         let message = rmp_serde::to_vec(message).expect("messages always encode");
         self.0.do_send(Tell {
@@ -59,7 +59,8 @@ impl<M: Actor> Completions<M> {
     }
 }
 
-/// The port of the Supervisor: passes its verdicts to the actors that wait for them. The id of an action is that of the actor.
+/// The port of the Supervisor: passes its verdicts to the actors that wait for them. The id of an action is the id of the actor that the
+/// verdict is about.
 pub struct Judge(Rc<Spine>);
 
 impl Judge {

@@ -39,7 +39,7 @@ pub(super) async fn rebuild<M: Actor>(
     })
     .await;
     if !matches!(rebuilt, Ok(Ok(_))) {
-        // A checkpoint may just have been writing the slot to be read, or removing old segments.
+        // A checkpoint may just have been writing the slot to be read, or removing old segments. Tries again while no checkpoint can run.
         let held = spine.hold_slots().await;
         rebuilt = on_thread(M::NAME, move || build(again)).await;
         drop(held);
@@ -57,7 +57,7 @@ pub(super) async fn rebuild<M: Actor>(
     }
 }
 
-/// Runs long work for an actor on a separate thread. If the work panics, the channel closes without an answer.
+/// Runs long work for an actor on a separate thread. Returns the channel for the result, which closes without one if the work panics.
 fn on_thread<T: Send + 'static>(
     actor: &str,
     work: impl FnOnce() -> T + Send + 'static,

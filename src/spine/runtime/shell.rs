@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The maximum time a timer sleeps: unlike node time, tokio's clock stands still while the machine is suspended.
+/// The maximum time a timer sleeps. It is short because tokio's clock, unlike node time, stops while the machine is suspended.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A host inside actix.
@@ -161,7 +161,7 @@ impl<M: machine::Actor> Unpin for Shell<M> {}
 impl<M: machine::Actor> Actor for Shell<M> {
     type Context = Context<Self>;
 
-    /// Releases the effects that `resume` stated when the node started, before anything is delivered.
+    /// Releases the effects that `resume` requested when the node started, before anything is delivered.
     fn started(&mut self, context: &mut Self::Context) {
         self.proceed(context);
     }
@@ -200,7 +200,7 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
     }
 }
 
-/// One of this actor's tells was refused, or panicked.
+/// A notification that one of this actor's tells was refused, or panicked.
 pub(super) struct Undelivered;
 
 impl Message for Undelivered {
@@ -217,7 +217,7 @@ impl<M: machine::Actor> Handler<Undelivered> for Shell<M> {
     }
 }
 
-/// Something may have become due.
+/// A notification that something may have become due.
 pub(super) struct Proceed;
 
 impl Message for Proceed {
@@ -251,7 +251,7 @@ impl<M: machine::Actor> Handler<WatchFor<M>> for Shell<M> {
     }
 }
 
-/// A request to restate what other actors must do for this one.
+/// A request to repeat this actor's requests to other actors and ports.
 pub(super) struct Restate(pub(super) oneshot::Sender<()>);
 
 impl Message for Restate {
@@ -267,7 +267,7 @@ impl<M: machine::Actor> Handler<Restate> for Shell<M> {
     }
 }
 
-/// A request for the messages that this actor would restate to another.
+/// A request for the messages that this actor would repeat to another actor.
 pub(super) struct RestatementRequest(pub(super) ActorId, pub(super) oneshot::Sender<Vec<Vec<u8>>>);
 
 impl Message for RestatementRequest {
@@ -328,7 +328,7 @@ impl<M: machine::Actor> Handler<Unwatch> for Shell<M> {
     }
 }
 
-/// The node has halted: pending requests are dropped, which notifies their callers.
+/// A notification that the node has halted. Pending requests are dropped, which notifies their callers.
 pub(super) struct Abandon;
 
 impl Message for Abandon {
@@ -354,7 +354,7 @@ pub struct ActorStatus {
     pub digest: Option<Digest>,
     /// The machine's gauges.
     pub gauges: Vec<Gauge>,
-    /// Quarantined items, whose deadlines are ignored.
+    /// The panics that quarantined an item. The deadlines of these items are ignored.
     pub quarantined: Vec<Report>,
 }
 

@@ -1,4 +1,4 @@
-//! Starting actors, and the tasks of the core.
+//! Starts actors and the tasks of the core thread.
 
 use super::mailbox::Mailbox;
 use super::paging::Pager;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Starts an actor on the core thread, with the port that performs its actions.
+/// Starts an actor on the core thread, with the port that performs its actions. Returns its mailbox.
 pub fn start<M: Actor>(
     mut host: Host<M>,
     rules: M::Rules,
@@ -38,11 +38,12 @@ pub fn start<M: Actor>(
     Mailbox::new(address, admission)
 }
 
-/// Runs a node's core on the calling thread, until `run` completes.
+/// Runs a node's core on the calling thread until `run` completes, and returns its result.
 pub fn block_on<T>(run: impl Future<Output = T>) -> T {
     actix::System::new().block_on(async {
         let result = run.await;
-        // actix polls an actor once more when it drops it: an actor that has not started yet would start then, when no timer can be set.
+        // actix polls an actor once more when it drops it. An actor that has not started yet would start only then, when no timer can be
+        // set, so it gets the chance to start before that.
         tokio::task::yield_now().await;
         result
     })
