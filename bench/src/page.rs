@@ -173,6 +173,8 @@ impl Page {
             ),
             (Part::Views, "others", quiet, "ms", None),
         ];
+        let busy = "the same beside busy threads of low priority".to_owned();
+        rows.push((Part::Views, "others_busy", busy, "ms", None));
         let beside = VIEWS.map(|(path, name)| {
             let words = format!("the same beside {path}");
             (Part::Views, name, words, "ms", below(5.0))
@@ -277,6 +279,8 @@ impl Page {
             Ok(())
         })?;
         round.insert("others", ms(quiet.longest));
+        let ((), busy) = beside_locks(address, keep_busy)?;
+        round.insert("others_busy", ms(busy.longest));
         let mut latencies = Latencies::default();
         for (path, row) in VIEWS {
             stop.check()?;
@@ -317,6 +321,30 @@ impl Page {
         coordinator.launch(self.records, &command, stop)?;
         coordinator.await_count("exited", self.records, stop)
     }
+}
+
+/// Keeps every processor busy for two seconds, at the priority of the thread that reads the past. A client that waits as long beside
+/// these threads as beside *Then* waits for a processor, not for the coordinator.
+fn keep_busy() -> Result<(), Failure> {
+    let count = std::thread::available_parallelism().map_err(Failure::to("count processors"))?;
+    let end = now() + Duration::from_secs(2);
+    std::thread::scope(|scope| {
+        let busy = || {
+            let lowered = rustix::process::nice(10).map_err(std::io::Error::from);
+            while now() < end {
+                std::hint::spin_loop();
+            }
+            lowered.map(drop)
+        };
+        let threads: Vec<_> = (0..count.get()).map(|_| scope.spawn(busy)).collect();
+        for thread in threads {
+            let lowered = thread
+                .join()
+                .map_err(|_| Failure::new("a busy thread panicked"))?;
+            lowered.map_err(Failure::to("lower the priority of a thread"))?;
+        }
+        Ok(())
+    })
 }
 
 /// Writes a configuration whose journal is not synced, and returns its path.
