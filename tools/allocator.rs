@@ -1,10 +1,9 @@
 //! The program's allocator, and when it returns memory to the system.
 //!
-//! A request allocates about a dozen times; docs/benchmarks.md measures what mimalloc gains there. By default it keeps freed
-//! memory for reuse and requests 2 MB pages, each of which stays resident while a single byte of it is in use. Both defaults are
-//! costly for a program that holds many small objects and needs much memory only at times, as during a checkpoint. Returning
-//! memory immediately is costly too: it makes a start a quarter slower. So freed memory is kept for a short delay first. This file
-//! allocates nothing itself.
+//! A request allocates about a dozen times; docs/benchmarks.md shows how much faster mimalloc makes it. By default mimalloc keeps
+//! freed memory for reuse and requests 2 MB pages, each of which stays resident while a single byte of it is in use. Both defaults
+//! are costly for a program that holds many small objects and needs much memory only at times, as during a checkpoint. Returning
+//! memory immediately is costly too: it makes startup a quarter slower. So freed memory is returned after a short delay.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,8 +11,8 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The index in mimalloc.h of `mi_option_purge_delay`, the time in milliseconds until freed pages are returned; the crate has no
-/// constant for it.
+/// The value of `mi_option_purge_delay` in mimalloc.h, for which the crate has no constant: the option for the time in milliseconds
+/// until freed pages are returned.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 /// How long freed pages are kept for reuse, in milliseconds. The first free after this time purges them.
@@ -22,9 +21,9 @@ const WAIT_MS: i64 = 50;
 /// How often to purge pages that no later free has purged.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Delays the purge of freed memory and disables transparent huge pages. Call it before the first thread starts.
+/// Delays the purge of freed memory and disables transparent huge pages. Must be called before the first thread starts.
 pub(crate) fn configure() {
-    // Feature `no_thp` keeps mimalloc from requesting huge pages; some systems provide them unasked.
+    // Feature `no_thp` keeps mimalloc from requesting huge pages, but some systems use them without a request.
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "failed to disable transparent huge pages");
     }
@@ -37,7 +36,7 @@ pub(crate) fn configure() {
     }
 }
 
-/// Purges freed memory periodically, for as long as a server runs.
+/// Returns freed memory to the system twice a second. Never completes: a server polls it until the server ends.
 pub(crate) async fn give_back_forever() -> Infallible {
     let mut each = tokio::time::interval(EVERY);
     loop {
@@ -61,8 +60,8 @@ pub(crate) fn give_back() {
 mod tests {
     fn resident_pages() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has this file");
-        let resident = statm.split(' ').nth(1).expect("the second figure");
-        resident.parse().expect("a number")
+        let resident = statm.split(' ').nth(1).expect("statm has several fields");
+        resident.parse().expect("the fields of statm are numbers")
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `sexton audit`: checks the state of a running coordinator for consistency, within itself and against the machine.
+//! `sexton audit`: checks whether the state of a running coordinator is consistent and agrees with the machine's processes.
 
 use crate::client::{self, Where};
 use crate::report::{Failure, print_said};
@@ -9,10 +9,10 @@ use sexton::refusal::Reason;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long an audit may take: apparent disagreements are rechecked for several seconds, twice with --fix.
+/// The maximum time for an audit with --fix, which rechecks disagreements for several seconds before and after the repair.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The advice for each refusal.
+/// The advice on a refusal, by its reason.
 const HELPS: &[(Reason, &str)] = &[(
     Reason::OutOfScope,
     "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
@@ -28,13 +28,13 @@ const UNSEEN: u8 = 2;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton audit && echo all agrees
+  sexton audit && echo consistent
   sexton audit --fix                 also repair what a lost event left undone
   sexton audit --json | jq '.found[].words'
 
 Exit status: 0 consistent, or made so by --fix; 1 something disagrees; 2 wrong flags, or the audit could not be carried out.")]
 pub(crate) struct Audit {
-    /// Repair what each line names: report an end to an actor again, release a lock, stop a process without a record
+    /// Carry out the repair that each line names, such as to release a lock or to stop a process that has no record
     #[arg(long)]
     fix: bool,
 
@@ -59,7 +59,7 @@ impl Audit {
         if number(&said, "/left") == 0 {
             Ok(())
         } else {
-            // The lines above are the message.
+            // The page printed above describes every disagreement, so the failure needs no message.
             Err(Failure::found(""))
         }
     }
@@ -91,7 +91,7 @@ fn page(said: &Value, tried: bool) -> String {
     let tasks = count(number(said, "/tasks"), "task");
     let processes = grouped(number(said, "/processes"));
     let left = match number(said, "/left") {
-        0 => "all agrees".to_owned(),
+        0 => "consistent".to_owned(),
         left => count(left, "disagreement"),
     };
     writeln!(

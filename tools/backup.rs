@@ -1,4 +1,4 @@
-//! `sexton backup`: a copy of a running coordinator's directory, from which another can be started.
+//! `sexton backup`: copies a running coordinator's data directory, so that a coordinator can be started on the copy.
 
 use crate::checkpoint;
 use crate::client;
@@ -68,7 +68,7 @@ impl Backup {
             .to_string()
         } else {
             format!(
-                "copied to {into}: everything up to sequence number {last}, as snapshot {slot} up to {upto} and {} after it; {}",
+                "copied to {into}: everything up to seq {last}, as snapshot {slot} up to seq {upto} and {} after it; {}",
                 text::count(copied.tail.records, "record"),
                 text::bytes(copied.bytes)
             )
@@ -125,7 +125,7 @@ impl Target {
     }
 }
 
-/// Resolves symbolic links in the part of `path` that exists.
+/// Makes `path` absolute, and resolves symbolic links in the part of it that exists.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let found = path.ancestors().find_map(|above| {

@@ -12,8 +12,8 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Take a snapshot of a running coordinator now.
 ///
-/// A coordinator takes snapshots by itself, when the journal to replay has grown long and when it stops. A snapshot taken just
-/// before a planned kill makes the next start as fast as possible.
+/// A coordinator also takes snapshots without this command, when the journal to replay has grown long and when it stops. A snapshot
+/// taken just before a planned kill makes the restart as fast as possible.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton checkpoint && systemctl restart sexton   a restart with little to replay

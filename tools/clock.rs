@@ -38,7 +38,7 @@ impl ConfirmClock {
         report::print(&match said.pointer("/doubted") {
             _ if self.json => format!("{said}\n"),
             Some(Value::Bool(true)) => {
-                "the wall clock is confirmed: items past their date are pruned\n".to_owned()
+                "the wall clock is confirmed: items past their dates are pruned again\n".to_owned()
             }
             _ => "the wall clock was not in doubt\n".to_owned(),
         })

@@ -1,10 +1,10 @@
-//! Checks whether a path is a readable data directory, and explains why if it is not.
+//! Checks whether a path is a readable data directory, and if it is not, explains why.
 
 use crate::report::Failure;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Fails unless `data` is a directory that contains at least one of `names`.
+/// Fails unless `data` is a directory that contains at least one of `names`. The message says that the program failed to `action`.
 pub(crate) fn check(action: &str, data: &Path, names: &[&str]) -> Result<(), Failure> {
     refusal(data, names).map_or(Ok(()), |(why, help)| {
         let shown = data.display();
@@ -26,7 +26,7 @@ fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
     }
 }
 
-/// Describes an error about a path, and returns the description and what to do.
+/// Returns a description of an error about a path, and advice on what to do.
 pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
     #[expect(
         clippy::wildcard_enum_match_arm,
@@ -35,7 +35,7 @@ pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
     match error.kind() {
         ErrorKind::PermissionDenied => (
             "permission denied".to_owned(),
-            "its files are closed to other users: run this as the user that the coordinator runs as",
+            "other users cannot read its files: run this as the user that the coordinator runs as",
         ),
         ErrorKind::NotFound => (
             "there is no such file or directory".to_owned(),

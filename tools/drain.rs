@@ -1,4 +1,5 @@
-//! `sexton drain`: makes a running coordinator accept nothing new, and exit once nothing is held any more.
+//! `sexton drain`: makes a running coordinator refuse new work, and exit once no lock, claim, pass of a lease or attempt of a task
+//! is left.
 
 use crate::client::{self, Where};
 use crate::lock::refused;
@@ -17,7 +18,7 @@ const WAIT_MAX: u64 = 3600;
 ///
 /// Holders can still renew and release locks, and clients already in line for a lock are still granted it. Claimed jobs can be
 /// touched and finished, and running passes and bursts run to their end. Waiting jobs, tasks and requested passes stay on disk.
-/// SIGUSR2 does the same. The next start ends the drain.
+/// SIGUSR2 does the same. A restart ends the drain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -105,7 +106,7 @@ impl Drain {
     }
 }
 
-/// Formats a count with its noun.
+/// Formats a count with its noun, in the singular or plural.
 fn counted(number: u64, one: &str) -> String {
     match (number, one) {
         (1, _) | (_, "lock" | "claim" | "attempt") => count(number, one),

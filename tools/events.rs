@@ -92,7 +92,7 @@ impl Events {
     }
 }
 
-/// Selects the events to show. `None` matches all.
+/// The conditions that an event must meet to be shown. A field that is `None` sets no condition.
 #[derive(Default)]
 pub(crate) struct EventFilter<'w> {
     pub(crate) actor: Option<&'w str>,
@@ -132,10 +132,10 @@ impl EventFilter<'_> {
     }
 }
 
-/// Prints events until the coordinator ends.
+/// Prints events until the coordinator ends. Fails if it refuses the request or the connection is lost.
 pub(crate) fn follow(target: &Target, wanted: &EventFilter<'_>, json: bool) -> Result<(), Failure> {
     let ended = client::follow(target, &wanted.path(), |line| {
-        // Only the `data` lines matter: they include the kind and the position.
+        // Of each server-sent event, only the `data` line is needed: it includes the kind and the position.
         let Some(told) = line.strip_prefix("data: ") else {
             return Ok(());
         };
@@ -165,7 +165,7 @@ fn shown_to_people(told: &Value) -> String {
         }
         "ahead" => {
             return format!(
-                "position {after} does not exist yet: the newest is {upto}; events after it are shown"
+                "position {after} does not exist yet: the last is {upto}; events after it are shown"
             );
         }
         _ => {}

@@ -39,7 +39,7 @@ fn first(line: &str) -> (Vec<String>, &str) {
     (words, "")
 }
 
-/// Returns the length of the `$(…)` at the beginning of `text`.
+/// Returns the length of the `$(…)` or `(…)` at the beginning of `text`, or the length of `text` if it is not closed.
 fn substitution(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, character) in text.char_indices() {
@@ -102,7 +102,7 @@ fn examples(help: &str) -> Vec<String> {
     lines.map(without_words).collect()
 }
 
-/// Collects the help texts of a command and its subcommands, each with the command's name.
+/// Adds the texts that follow the help of a command and of its subcommands to `found`, each with the command's name.
 fn helps(command: &Command, above: &str, found: &mut Vec<(String, String)>) {
     let name = format!("{above} {}", command.get_name());
     for help in [command.get_after_help(), command.get_after_long_help()] {

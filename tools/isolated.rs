@@ -1,8 +1,8 @@
-//! Reads a snapshot store in a separate process, so that anything that sled does with a damaged file (a panic in one of its
-//! threads, an abort, an endless loop) ends that process and not its caller.
+//! Reads a snapshot store in a separate process: sled may panic in one of its threads, abort or loop forever on a damaged file, and
+//! then only that process is lost.
 //!
-//! The caller sees a store that can be read once, from first to last; the other side is a hidden subcommand. It writes a stream
-//! of items, each preceded by the lengths of its key and value, and an end marker that carries the error, if any.
+//! The caller gets a store that can be read once, from first to last. The separate process runs the hidden subcommand `read-store`:
+//! it writes a stream of items, each preceded by the lengths of its key and value, and an end marker with the error, if any.
 
 use crate::report::Failure;
 use crate::scratch::Scratch;
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// How long the other process may be silent. Opening a store of gigabytes takes seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Takes the place of a key's length in the end marker, which is followed by the error text, empty on success.
+/// The value that marks the end of the stream where a key's length is expected. The length of the error text, 0 on success, and the
+/// text follow it.
 const END: u32 = u32::MAX;
 /// The maximum size of a key, value or error text, in bytes.
 const BYTES_MAX: u32 = 1 << 20;
@@ -30,7 +31,7 @@ struct IsolatedStores {
 }
 
 impl IsolatedStores {
-    /// Opens stores below `root`.
+    /// Returns the stores below `root`, without opening any of them yet.
     fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -55,7 +56,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Copies the snapshots of `data`.
+    /// Creates the temporary directory. Each snapshot of `data` is copied to it when it is first read.
     pub(crate) fn of(data: &Path) -> Result<Self, Failure> {
         let scratch = Scratch::make(&std::env::temp_dir(), "sexton-");
         let scratch = scratch.map_err(|error| {
@@ -74,7 +75,7 @@ impl Copies {
         })
     }
 
-    /// Returns the copied slots, for inspection and reading.
+    /// Returns the slots of the snapshots, for inspecting them and for reading their copies.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
     }
@@ -154,7 +155,7 @@ impl Isolated {
         self.receive(into)
     }
 
-    /// Reads the next item into `key` and `value`; returns false at the end.
+    /// Reads the next item into `key` and `value`. Returns whether there was one: `false` at the end of the stream.
     fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, String> {
         let (key_len, value_len) = (self.length()?, self.length()?);
         if key_len != END {
@@ -221,7 +222,7 @@ pub(crate) struct ReadStore {
 
 impl ReadStore {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // The kernel kills this process when its caller ends, since no other process reads its output.
+        // Have the kernel kill this process when its caller ends: no other process reads its output.
         let with_parent = Some(rustix::process::Signal::KILL);
         if let Err(error) = rustix::process::set_parent_process_death_signal(with_parent) {
             return Err(Failure::unreachable(error.to_string()));

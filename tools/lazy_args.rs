@@ -1,4 +1,4 @@
-//! Subcommands that are built only when the command line names them: building them all takes longer than most of them run.
+//! Subcommands that are built only when the command line names them: building all of them takes longer than most take to run.
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::ffi::OsStr;
@@ -61,7 +61,10 @@ mod tests {
         for first in ["lock", "help", "--help", "-h", "completions", "man"] {
             assert!(may_name(Some(OsStr::new(first)), "lock"), "{first}");
         }
-        assert!(may_name(None, "lock"), "nothing is named");
+        assert!(
+            may_name(None, "lock"),
+            "without an argument, the help lists every subcommand"
+        );
         assert!(!may_name(Some(OsStr::new("queue")), "lock"));
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn start_with(filter: Targets, format: LogFormat) -> Filter {
         .with(filter)
         .with(lines)
         .init();
-    // A panic in an actor is logged like any event: one line, not a dump between the lines.
+    // Log a panic in an actor like any event, in one line, instead of the several lines of the default hook.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
             .location()

@@ -60,7 +60,8 @@ impl Notify {
         self.say(&format!("READY=1\nSTATUS={}", line(words)));
     }
 
-    /// Reports the program's status periodically, until the returned value is dropped.
+    /// Reports that the program is ready, and then its status periodically until the returned value is dropped. Returns `None`
+    /// without a service manager.
     pub(crate) fn while_ready(
         &self,
         words: impl Fn() -> String + Send + 'static,
@@ -88,7 +89,8 @@ impl Notify {
         ));
     }
 
-    /// Reports a long operation periodically, and extends the timeout each time, until the returned value is dropped.
+    /// Reports a long operation periodically, and extends the timeout each time, until the returned value is dropped. Returns `None`
+    /// without a service manager.
     pub(crate) fn while_working(
         &self,
         words: impl Fn() -> String + Send + 'static,
@@ -102,13 +104,14 @@ impl Notify {
         ))
     }
 
-    /// Reports that the program is stopping. This may take as long as a last snapshot.
+    /// Reports that the program is stopping, and extends the timeout until the returned value is dropped, since a last snapshot may
+    /// take long.
     pub(crate) fn stopping(&self) -> Option<Progress> {
         self.say("STOPPING=1");
         self.while_working(|| "stopping: writing acknowledged changes to disk".to_owned())
     }
 
-    /// Sends watchdog notices, each after all actors have answered.
+    /// Sends watchdog notices, each only after all actors have answered a request for their status. Never completes.
     pub(crate) async fn watch(&self, handle: &Handle) -> Infallible {
         let Some(period) = self.0.as_ref().and_then(|way| way.watchdog) else {
             return std::future::pending().await;
@@ -117,7 +120,7 @@ impl Notify {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // A node that has halted or hangs does not answer. No notice is then sent, and the manager acts.
+            // Without a notice, the manager considers a node that hangs or has halted dead, and may restart it.
             if handle
                 .status()
                 .await
@@ -146,7 +149,7 @@ fn line(words: &str) -> String {
     words.replace(['\n', '\r'], " ")
 }
 
-/// Returns the watchdog period, if the manager watches this process.
+/// Returns the watchdog period, or `None` if the manager does not watch this process.
 fn watchdog() -> Option<Duration> {
     let number = |name| std::env::var_os(name)?.to_str()?.parse::<u64>().ok();
     let watched = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

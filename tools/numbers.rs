@@ -1,4 +1,4 @@
-//! Parses the numbers by which tasks, jobs, tokens and processes are named on the command line.
+//! Parses the numbers of tasks, jobs, tokens, journal records and processes on the command line.
 
 use std::str::FromStr;
 

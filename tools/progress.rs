@@ -1,15 +1,15 @@
-//! Reports the progress of long operations: on a terminal in a line that is rewritten, elsewhere in occasional log lines.
+//! Reports the progress of long operations: on a terminal in a line that is rewritten in place, otherwise in occasional log lines.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often the line on a terminal is rewritten.
+/// The interval at which progress is checked, and the line on a terminal is rewritten.
 const LOOK: Duration = Duration::from_millis(100);
-/// An operation that ends within this number of intervals is not reported.
+/// The number of intervals of [`LOOK`] before the first report: shorter operations are not reported.
 const QUIET_LOOKS: u32 = 10;
-/// Away from a terminal, a line is reported once in this number of intervals.
+/// Without a terminal, one line is reported per this number of intervals.
 const LOOKS_A_LINE: u32 = 50;
 
 /// Reports progress until it is dropped.
@@ -19,7 +19,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts reporting what `words` returns; `elsewhere` receives the lines if standard error is not a terminal.
+    /// Starts reporting the text that `words` returns, if any, in a line on the terminal. If standard error is not a terminal, passes
+    /// the text to `elsewhere`.
     pub(crate) fn start(
         words: impl Fn() -> Option<String> + Send + 'static,
         elsewhere: impl Fn(&str) + Send + 'static,
@@ -27,7 +28,7 @@ impl Progress {
         Self::with(LOOK, std::io::stderr().is_terminal(), words, elsewhere)
     }
 
-    /// Starts reporting to `elsewhere`, even if standard error is a terminal.
+    /// Starts reporting to `elsewhere` as [`Self::start`] does, even if standard error is a terminal.
     pub(crate) fn aside(
         words: impl Fn() -> Option<String> + Send + 'static,
         elsewhere: impl Fn(&str) + Send + 'static,
@@ -68,7 +69,7 @@ impl Progress {
     }
 }
 
-/// Waits for one interval; returns true if the operation is over.
+/// Waits for one interval, or less if the operation ends. Returns whether the operation is over.
 fn wait(over: &(Mutex<bool>, Condvar), look: Duration) -> bool {
     let (over, ended) = over;
     let is_on = |over: &mut bool| !*over;
@@ -114,7 +115,7 @@ mod tests {
         // Each call blocks until the test receives from it, so no call gets ahead of the test.
         let (asked, asks) = sync_channel(0);
         let words = move || {
-            // The test has seen enough and has dropped its end.
+            // The test has dropped the receiver.
             if asked.send(()).is_err() {
                 return None;
             }
@@ -124,11 +125,11 @@ mod tests {
         let progress = Progress::with(Duration::from_micros(10), false, words, keep);
         let count = || LINES.lock().unwrap().len();
         for _ in 0..49 {
-            asks.recv().expect("it keeps asking");
+            asks.recv().expect("the thread calls `words` repeatedly");
         }
         assert_eq!(count(), 0, "a short operation is not reported");
         for _ in 49..200 {
-            asks.recv().expect("it keeps asking");
+            asks.recv().expect("the thread calls `words` repeatedly");
         }
         drop(asks);
         drop(progress);

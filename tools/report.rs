@@ -1,6 +1,7 @@
-//! The program's errors: the only place that renders them and chooses exit statuses.
+//! The program's errors: only this file prints them and chooses exit statuses.
 //!
-//! 0 success; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
+//! Exit statuses: 0 success; 1 a problem was found, or the answer is no; 2 wrong usage; 3 something cannot be read or reached; 4 the
+//! coordinator has halted.
 
 use crate::settings::strange_variables;
 use crate::text;
@@ -20,11 +21,11 @@ use std::process::ExitCode;
 pub(crate) const BOTH_WAYS: &str = "the socket accepts the coordinator's own user and the group of `sexton serve --socket-group`: \
 run this as one of them, or connect over TCP with --url and --token-file";
 
-/// The advice for reasons that mean the same to every command.
+/// The advice on a refusal, for reasons that mean the same in every command.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::DiskFull,
-        "free space on the coordinator's disk (its log says how much is needed); it then continues by itself",
+        "free space on the coordinator's disk (its log says how much is needed); it then continues without a restart",
     ),
     (
         Reason::Draining,
@@ -37,14 +38,14 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Stopped,
-        "`sexton status` shows whether it is back; with --wait, a command waits for that too",
+        "`sexton status` shows whether it is back; a command with --wait waits until it is",
     ),
 ];
 
-/// The advice for a data directory that a start refuses.
-const DAMAGED: &str = "`sexton inspect DATA` shows what is intact, `sexton recover DATA --dry-run` what would be lost without the rest";
+/// The advice on a data directory whose damage prevents startup.
+const DAMAGED: &str = "`sexton inspect DATA` shows what is intact, `sexton recover DATA --dry-run` what a recovery would lose";
 
-/// The advice for a record that panics whenever it is committed.
+/// The advice on a record whose commit panics, so that startup fails every time.
 const DEFECT: &str = "this is a defect of sexton, not of the disk: keep a copy of the directory, and see \
 docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` shows what would be lost without the record";
 
@@ -58,7 +59,7 @@ pub(crate) struct Failure {
     help: Option<String>,
 }
 
-/// Reads the `reason` of a refusal, for a whole request or a part of one.
+/// Returns the `reason` of a refused request, or of a refused part of one. Returns `None` if it is missing or unknown.
 pub(crate) fn reason_of(refusal: &Value) -> Option<Reason> {
     Reason::parse(refusal.pointer("/reason")?.as_str()?)
 }
@@ -76,23 +77,23 @@ impl Failure {
         }
     }
 
-    /// A negative answer, or a problem that was found.
+    /// Creates the failure of a command that found a problem or got a negative answer.
     pub(crate) fn found(words: impl Into<String>) -> Self {
         Self::new(Exit::No as u8, words)
     }
 
-    /// A command line that cannot be carried out.
+    /// Creates the failure of a command line that cannot be carried out.
     pub(crate) fn usage(words: impl Into<String>) -> Self {
         Self::new(Exit::Usage as u8, words)
     }
 
-    /// Something that cannot be read or reached.
+    /// Creates the failure of a command that cannot read or reach something.
     pub(crate) fn unreachable(words: impl Into<String>) -> Self {
         Self::new(Exit::Unreachable as u8, words)
     }
 
-    /// Runs a command that decodes a log. A panic becomes a failure with a message, whether the contents of the log or a defect of
-    /// the program caused it.
+    /// Runs a command that decodes a data directory, and converts a panic to a failure. The message calls every panic a bug, since
+    /// not even damaged contents should cause one.
     pub(crate) fn of_panics(run: impl FnOnce() -> Result<(), Self>) -> Result<(), Self> {
         std::panic::set_hook(Box::new(|_| {}));
         guard(run).unwrap_or_else(|words| {
@@ -101,7 +102,7 @@ impl Failure {
         })
     }
 
-    /// A coordinator that has halted.
+    /// Creates the failure of a command whose coordinator has halted.
     pub(crate) fn halted(words: impl Into<String>) -> Self {
         Self::new(Exit::Halted as u8, words)
     }
@@ -130,17 +131,18 @@ impl Failure {
         failure
     }
 
-    /// An exit in beanstalkd's place, with the exit status that beanstalkd would use.
+    /// Creates a failure of `sexton beanstalkd`, with the exit status that beanstalkd would use.
     pub(crate) fn of_beanstalkd(status: u8, words: impl Into<String>) -> Self {
         Self::new(status, words)
     }
 
-    /// An exit with the status of another command. Leave `words` empty if that command has printed its own.
+    /// Creates a failure with an exit status that the command defines, such as that of a command it ran. If `words` is empty,
+    /// no message is printed.
     pub(crate) fn of_command(status: u8, words: impl Into<String>) -> Self {
         Self::new(status, words)
     }
 
-    /// A silent exit: the reader of the output has closed it.
+    /// Creates a failure with status 0 and no message, for output whose reader has closed the pipe.
     pub(crate) fn quiet() -> Self {
         Self::new(0, "")
     }
@@ -157,7 +159,7 @@ impl Failure {
         parts.collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the advice.
+    /// Returns the advice, if there is any.
     pub(crate) fn advice(&self) -> Option<&str> {
         self.help.as_deref()
     }
@@ -167,7 +169,7 @@ impl Failure {
         self.status == Exit::Halted as u8
     }
 
-    /// Writes the failure to the log instead of printing it, and keeps only the exit status.
+    /// Writes the failure to the log, and returns one with only the exit status, so that nothing is printed.
     pub(crate) fn logged(self) -> Self {
         let words = self.whole();
         let help = self.help.unwrap_or_default();
@@ -279,7 +281,7 @@ impl From<Halt> for Failure {
     }
 }
 
-/// Converts an error of the argument parser to the form of all other errors, or prints the requested help.
+/// Converts an error of the argument parser to a failure. Requested help is printed instead and is no failure.
 pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
     if error.exit_code() == 0 {
         return written(error.print());
@@ -294,7 +296,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
     let words: Vec<&str> = words.split_whitespace().collect();
     let failure = Failure::usage(words.join(" "));
     let lines = || shown.lines().map(str::trim);
-    // A tip to pass a negative number as a value is useless: no argument takes one.
+    // The tip to pass a word that begins with `-` as a value is useless: the word is nearly always a wrong flag.
     let number = |tip: &&str| tip.contains("to pass '-");
     let tip = lines()
         .find_map(|line| line.strip_prefix("tip: "))
@@ -312,12 +314,12 @@ fn tell_help(help: &str) {
     say(help);
 }
 
-/// Prints a message for the user, beside the output.
+/// Prints a message for the user to standard error.
 pub(crate) fn tell(words: &str) {
     say(&format!("sexton: {words}\n"));
 }
 
-/// Prints a line of a log, beside the output, unchanged.
+/// Prints a line of a log to standard error, unchanged.
 pub(crate) fn log(line: &str) {
     say(&format!("{line}\n"));
 }
@@ -332,7 +334,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints an answer as JSON, if `json`, or formatted by `page`.
+/// Prints an answer as JSON if `json` is true, and otherwise as formatted by `page`.
 pub(crate) fn print_said(
     json: bool,
     said: &Value,
@@ -345,7 +347,7 @@ pub(crate) fn print_said(
     }
 }
 
-/// Writes bytes from elsewhere to standard output, escaped like [`print`] does.
+/// Writes bytes that may not be text, such as a command's output, to standard output as [`print`] does.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let all = if out.is_terminal() {
@@ -356,7 +358,8 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     written(all.and_then(|()| out.flush()))
 }
 
-/// Converts the result of a write to standard output or a file. A pipe closed by its reader, such as `head`, is a silent exit.
+/// Converts the result of a write to standard output or a file. If the reader of a pipe, such as `head`, has closed it, the failure
+/// has status 0 and no message.
 pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
@@ -367,7 +370,7 @@ pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     })
 }
 
-/// Returns whether standard error is a terminal on which colours are wanted.
+/// Returns whether standard error is a terminal and `NO_COLOR` is not set.
 pub(crate) fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }

@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The number of attempts to remove the directory: a store that is being killed may still write for a moment.
+/// The maximum number of attempts to remove the directory: a process that is being killed may still write to it for a moment.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// Precedes the random part of the directory's name in the answer. An answer without it is an error message.
+/// Precedes the random part of the directory's name in the line that the second process prints. A line without it is an error
+/// message.
 const MADE: &str = "made ";
 
 /// A temporary directory, removed on drop.
@@ -36,7 +37,7 @@ impl Scratch {
             .args(["keep-scratch", "--"])
             .arg(folder)
             .arg(&prefix);
-        // Its own process group, so that signals from a terminal or a timeout do not reach it.
+        // In a separate process group, it does not receive signals from a terminal or from `timeout`.
         command.process_group(0);
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut remover = streams.spawn()?;
@@ -81,7 +82,8 @@ pub(crate) struct KeepScratch {
 
 impl KeepScratch {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // A service manager signals every process of the unit; this one must outlive the others.
+        // A service manager signals every process of a unit, but this one must outlive the others to remove the directory. If signals
+        // cannot be ignored, the directory is still removed unless one arrives.
         drop(ignore_signals());
         let made = tempfile::Builder::new()
             .prefix(&self.prefix)
@@ -123,7 +125,7 @@ fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory with everything in it; returns whether it existed.
+/// Removes a directory with everything in it. Returns whether it existed.
 fn remove(path: &Path) -> io::Result<bool> {
     let mut attempts = 1;
     loop {

@@ -24,7 +24,7 @@ impl Signals {
         }
     }
 
-    /// Waits for `end` and returns its output, or the number of a signal that arrives first.
+    /// Waits for `end` and returns its output, or as an error the number of a signal that arrives first.
     pub(crate) async fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
         let next = std::future::poll_fn(|context| {
             let mut polled = self.0.iter_mut();

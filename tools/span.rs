@@ -1,6 +1,6 @@
-//! Parses spans of time.
+//! Parses time spans.
 
-/// The placeholder for a span in help texts.
+/// The placeholder for a time span in help texts.
 pub(crate) const SPAN: &str = "SPAN";
 
 const UNITS: [(&str, f64); 5] = [
@@ -11,7 +11,7 @@ const UNITS: [(&str, f64); 5] = [
     ("d", 86_400e3),
 ];
 
-/// The maximum number of milliseconds: whole numbers up to it are exact in an `f64`. About 285,000 years.
+/// The maximum span in milliseconds, about 285,000 years: whole numbers up to it are exact in an `f64`.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Parses a span and returns its milliseconds: a number of seconds, or numbers with units, the larger unit first, such as `90`,
@@ -60,7 +60,7 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     Ok(sum as u64)
 }
 
-/// The maximum delay of a job, in milliseconds, as for jobs that are added.
+/// The maximum delay of a job, in milliseconds; the coordinator has the same limit.
 pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64 * 1000;
 
 /// Parses the delay of a job, at most [`DELAY_MS_MAX`].

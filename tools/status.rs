@@ -69,7 +69,7 @@ fn stuck_tree(record: &Value) -> Option<String> {
     let (unkillable, unknown) = (number(record, "/unkillable"), number(record, "/unknown"));
     let why = match (unkillable, unknown) {
         (0, 0) => return None,
-        (0, unknown) => format!("{unknown} processes may belong to it, which cannot be proved"),
+        (0, unknown) => format!("it is unknown whether {unknown} processes belong to it"),
         (unkillable, _) => format!("SIGKILL does not end {unkillable} processes of its tree"),
     };
     let (pid, id) = (words(record, "/pid"), words(record, "/id"));
@@ -79,7 +79,7 @@ fn stuck_tree(record: &Value) -> Option<String> {
     ))
 }
 
-/// Formats the leases with a running or requested pass, running ones first. Empty for a coordinator that cannot list them.
+/// Formats the leases with a running or requested pass, running ones first. Empty if the coordinator does not list them.
 fn leases(target: &Target) -> String {
     let answer = client::get(target, &format!("/v1/busiest?limit={LEASES_MAX}")).ok();
     let said = answer.and_then(|answer| answer.well(&[]).ok());
@@ -149,7 +149,7 @@ fn page(status: &Value) -> String {
         let did = format!("{written} in {writes} and {syncs}");
         lines.push((
             "journal",
-            format!("{did}, released up to {released}, room {room}"),
+            format!("{did}, released up to seq {released}, room {room}"),
         ));
     }
     if is("/snapshots") {
@@ -173,7 +173,7 @@ fn page(status: &Value) -> String {
         .collect()
 }
 
-/// Describes how the previous coordinator ended.
+/// Describes how the coordinator's previous run ended.
 fn before(status: &Value) -> &'static str {
     let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
     if clean {
@@ -183,7 +183,7 @@ fn before(status: &Value) -> &'static str {
     }
 }
 
-/// Describes the problems of the last reload, if it had any.
+/// Describes the problems of the last reload of the configuration, if it had any.
 fn reload(status: &Value) -> Option<String> {
     let problems = status.pointer("/reloaded/problems")?.as_array()?;
     let problems: Vec<_> = problems.iter().filter_map(Value::as_str).collect();
@@ -210,7 +210,7 @@ fn held(status: &Value) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Formats the number of tasks in each state. Empty for a coordinator that does not report them.
+/// Formats the number of tasks in each state; 0 for each if the coordinator does not report them.
 fn tasks(status: &Value) -> String {
     let counts = [
         ("processing", "running"),
@@ -249,7 +249,7 @@ fn following(status: &Value) -> Option<String> {
     Some(parts.join("; "))
 }
 
-/// Describes how memory limits of commands apply, if anything was launched.
+/// Describes what the memory limit of a command applies to, which is known once a process has been launched.
 fn limits(status: &Value) -> Option<String> {
     let words = match status.pointer("/memory_limits")?.as_str()? {
         "tree" => "the memory of a command and all its descendants together (memory.max)",
@@ -258,14 +258,14 @@ fn limits(status: &Value) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// Describes what a drain excludes, if a drain has begun.
+/// Describes what the coordinator refuses because of a drain, if one has begun.
 fn draining(status: &Value) -> Option<String> {
     let what = status.pointer("/draining_what")?.as_array()?;
     let what: Vec<_> = what.iter().filter_map(Value::as_str).collect();
     (!what.is_empty()).then(|| format!("no new {}", what.join(", ")))
 }
 
-/// Reports that the wall clock is in doubt, if it is.
+/// Describes how far the wall clock is ahead, if it is in doubt.
 fn clock(status: &Value) -> Option<String> {
     let ahead = status.pointer("/clock_ahead_ms")?.as_u64()?;
     Some(format!(
@@ -279,13 +279,15 @@ fn snapshots(status: &Value) -> String {
     let at = |path: &str| words(status, &format!("/snapshots/{path}"));
     let upto = |slot: &str| match at(&format!("slots/{slot}")).as_str() {
         "-" => "not sealed".to_owned(),
-        upto => format!("up to {upto}"),
+        upto => format!("up to seq {upto}"),
     };
     let mut parts = vec![format!("a {}, b {}", upto("0"), upto("1"))];
     if at("last") != "-" {
         let size = bytes(number(status, "/snapshots/last/file_bytes"));
         let took = at("last/ms");
-        parts.push(format!("the newest took {took} ms, {size} on disk"));
+        parts.push(format!(
+            "the last checkpoint took {took} ms, {size} on disk"
+        ));
     }
     if at("last_failure") != "-" {
         parts.push(format!("FAILED: {}", at("last_failure")));
@@ -372,5 +374,5 @@ fn quarantined(actor: &Value) -> String {
 
 fn cause(value: &Value, path: &str) -> String {
     let at = |field: &str| words(value, &format!("{path}/{field}"));
-    format!("{} at {}: {}", at("stage"), at("seq"), at("cause"))
+    format!("{} at seq {}: {}", at("stage"), at("seq"), at("cause"))
 }

@@ -1,9 +1,9 @@
-//! Formats figures of the machine and of the coordinator's process, for `sexton status` and `sexton top`.
+//! Formats figures about the machine and the coordinator's process, for `sexton status` and `sexton top`.
 
 use crate::text::{bytes, grouped, span};
 use serde_json::Value;
 
-/// Formats the machine's load, memory and uptime. Unknown figures are left out.
+/// Formats the machine's load, memory and uptime. Unknown figures are left out; if all are, the only part is "not known".
 pub(crate) fn host(status: &Value) -> Vec<String> {
     let host = |name: &str| status.pointer("/host")?.get(name)?.as_u64();
     let load = status.pointer("/host/load").and_then(Value::as_array);
@@ -22,7 +22,7 @@ pub(crate) fn host(status: &Value) -> Vec<String> {
     known([load, memory, up])
 }
 
-/// Formats the coordinator's own memory and descriptors.
+/// Formats the memory and descriptors of the coordinator's process, with unknown figures as in [`host`].
 pub(crate) fn process(status: &Value) -> Vec<String> {
     let process = |name: &str| status.pointer("/process")?.get(name)?.as_u64();
     let memory = process("memory_bytes").map(|now| format!("memory {}", bytes(now)));

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use time::UtcDateTime;
 
-/// Returns the value at `path` as text, or `-` if there is none. Control characters are replaced.
+/// Returns the value at `path` as text, or `-` if there is none. Control characters are replaced by spaces.
 pub(crate) fn words(value: &Value, path: &str) -> String {
     match value.pointer(path) {
         None | Some(Value::Null) => "-".to_owned(),
@@ -17,13 +17,13 @@ pub(crate) fn words(value: &Value, path: &str) -> String {
     }
 }
 
-/// Returns `text` on one line without control characters. For untrusted text, such as file names.
+/// Returns `text` with control characters, including line breaks, replaced by spaces. For untrusted text, such as file names.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |letter| if steers(letter) { ' ' } else { letter };
     text.chars().map(shown).collect()
 }
 
-/// Returns `text` with its line breaks, and other control characters escaped.
+/// Returns `text` with all control characters escaped except line breaks and tabs.
 pub(crate) fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -36,7 +36,7 @@ pub(crate) fn lines(text: &str) -> String {
     shown
 }
 
-/// Returns JSON with its line breaks, and other control characters escaped as JSON does.
+/// Returns JSON text with all control characters except line breaks escaped as JSON requires.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_left = |letter: char| letter == '\n' || !steers(letter);
     if text.chars().all(is_left) {
@@ -58,7 +58,7 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Formats a duration, in milliseconds up to ten seconds.
+/// Formats a duration: in milliseconds if it is shorter than ten seconds, and otherwise as [`span`] does.
 pub(crate) fn brief(ms: u64) -> String {
     if ms < 10_000 {
         format!("{} ms", grouped(ms))
@@ -67,13 +67,13 @@ pub(crate) fn brief(ms: u64) -> String {
     }
 }
 
-/// Returns the last non-empty line of a text, where programs report what went wrong, for example after a traceback.
+/// Returns the last non-empty line of a text, where programs report the cause of an error, for example after a traceback.
 pub(crate) fn last_line(text: &str) -> String {
     let mut lines = text.lines().map(|line| plain(line).trim().to_owned());
     lines.rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// Formats node time as a date; `-` if it is out of range.
+/// Formats node time as a date and time in UTC, or `-` if it is later than the year 9999.
 pub(crate) fn time(at: Timestamp) -> String {
     let at = UtcDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
     at.map_or("-".to_owned(), |at| {

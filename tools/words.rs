@@ -1,4 +1,5 @@
-//! Splits command lines like a shell without expansions, and lists of variables like supervisord. Both match Python's `shlex`.
+//! Splits command lines as a shell does but without expansions, and lists of variables as supervisord does. Both match Python's
+//! `shlex`.
 
 /// Splits a command line into words.
 pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
@@ -62,7 +63,8 @@ pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(variables)
 }
 
-/// Splits `text` into words, quoted strings with their quotes, and single other characters.
+/// Splits `text` into words, quoted strings with their quotes, and other single characters. A `#` begins a comment, which ends with
+/// the line.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut letters = text.chars().peekable();
@@ -91,7 +93,7 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
                     }
                 }
             }
-            // White space separates tokens; any other character is a token by itself.
+            // White space separates tokens; any other character is a one-character token.
             _ => {}
         }
         if !letter.is_ascii_whitespace() {

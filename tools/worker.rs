@@ -97,7 +97,7 @@ fn all(said: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the name of the worker that `service` runs, if it is one.
+/// Returns the name of the worker that `service` runs, if it is a worker's service.
 fn name(service: &Value) -> Option<&str> {
     name_of(service.pointer("/name").and_then(Value::as_str)?)
 }
@@ -171,7 +171,7 @@ fn status(worker: &Value) -> String {
     }
 }
 
-/// Returns the types, flags and command of a worker, without the words that every worker's command has.
+/// Returns the types, flags and command of a worker, without the words that are the same for every worker.
 fn work(worker: &Value) -> String {
     let command = worker.pointer("/command").and_then(Value::as_array);
     let words = command.into_iter().flatten().filter_map(Value::as_str);

@@ -44,7 +44,7 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     let printed = tree.well(&["audit"]);
     assert_eq!(
         printed,
-        "all agrees: 0 tasks under way; processes alive: 0\n"
+        "consistent: 0 tasks under way; processes alive: 0\n"
     );
     let flags = ["--work", "site", "--cleanup", "sleep 1000", "--retry"];
     let (_, pid) = running(&tree, &flags, "first", "exec sleep 1000");
@@ -86,7 +86,7 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     holder.wait().expect("our child");
     assert_all_agrees(&tree, "who had asked for a lock was killed");
     let said = tree.well(&["audit", "--fix"]);
-    assert!(said.starts_with("all agrees: "), "{said}");
+    assert!(said.starts_with("consistent: "), "{said}");
 }
 
 /// A stopped keeper cannot report that a process has ended, so the record still says that the process is running.

@@ -174,7 +174,7 @@ fn records_are_shown_from_a_number_or_a_time_on() {
     }
     let late = replay(&["-", "--from", "99"], log);
     assert!(
-        words(&late.stderr).contains("the log ends at 2"),
+        words(&late.stderr).contains("the log ends at sequence number 2"),
         "{}",
         words(&late.stderr)
     );

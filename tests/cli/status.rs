@@ -109,7 +109,7 @@ fn a_person_and_a_program_read_the_status() {
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
     // The reservation of numbers, the start, and the rules of each actor.
     let upto = 2 + sexton::actors::names().len();
-    let sealed = format!("a up to {upto}, b not sealed");
+    let sealed = format!("a up to seq {upto}, b not sealed");
     assert!(snapshots.contains(&sealed), "{snapshots}");
     assert!(snapshots.contains("on disk"), "{snapshots}");
 

@@ -22,11 +22,12 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-/// beanstalkd's exit statuses for a wrong command line, and for an address that it cannot listen on.
+/// The exit status of beanstalkd for a wrong command line.
 const WRONG_WORDS: u8 = 5;
+/// The exit status of beanstalkd for an address that it cannot listen on.
 const CANNOT_LISTEN: u8 = 111;
 
-/// The exit status after SIGTERM as PID 1, where the signal does not end the process: 128 plus the signal, as a shell reports it.
+/// The exit status after SIGTERM as PID 1, such as in a container: 128 plus the signal, as a shell shows it and as for beanstalkd.
 const TERMINATED: u8 = 143;
 
 /// The number of descriptors reserved for purposes other than client connections.
@@ -63,7 +64,7 @@ impl Beanstalkd {
     }
 }
 
-/// Returns the arguments if the program was called as `beanstalkd`.
+/// Returns the arguments if the program was called as `beanstalkd`, and otherwise `None`.
 pub(crate) fn called_so() -> Option<Vec<OsString>> {
     let mut words = std::env::args_os();
     let name = words.next()?;
@@ -71,7 +72,7 @@ pub(crate) fn called_so() -> Option<Vec<OsString>> {
     is_so.then(|| words.collect())
 }
 
-/// Runs a beanstalkd command line.
+/// Runs the program with the arguments of a beanstalkd command line.
 pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     let words = words.into_iter();
     let asked = flag::read(words.map(|word| word.to_string_lossy().into_owned()));
@@ -115,7 +116,7 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
     runtime.block_on(until_signal(config))
 }
 
-/// Logs errors and warnings; with one `-V` also progress, with more also every command and reply.
+/// Starts logging errors and warnings; with one `-V` also progress, and with more also every command and reply.
 fn start_log(verbosity: u32) {
     let level = match verbosity {
         0 => LevelFilter::WARN,
@@ -151,7 +152,7 @@ fn listen(flags: &Flags) -> Result<Opened, Failure> {
     Ok(opened)
 }
 
-/// Warns that jobs left in the directory by beanstalkd itself are not read.
+/// Warns if the directory contains a binlog of beanstalkd, whose jobs are not read.
 fn look_for_binlog(data: &Path) {
     let Ok(files) = std::fs::read_dir(data) else {
         return;

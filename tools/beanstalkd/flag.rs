@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-/// The maximum value of the limit on the size of a job's body, in bytes.
+/// The highest limit that `-z` can set for the size of a job's body, in bytes. Higher values are reduced to it.
 const JOB_BYTES_LIMIT: u64 = 1 << 30;
 
-/// The output of `-h`, also printed after errors.
+/// The output of `-h`.
 pub(crate) const USAGE: &str = "Use: beanstalkd [FLAGS], any of
   -b DIR    keep the jobs in this directory; without it they are lost when the process ends
   -f MS     sync acknowledged jobs to disk within MS milliseconds; 0 for before the answer [default: 50]
@@ -52,7 +52,7 @@ pub(crate) struct Flags {
 /// When acknowledged jobs are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
-    /// Within this many milliseconds.
+    /// Within this time, in milliseconds; 0 for before the answer.
     Within(u64),
     /// Never explicitly: the operating system decides.
     Never,

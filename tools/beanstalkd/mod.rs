@@ -2,9 +2,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `flag.rs` | beanstalkd's flags, parsed as it parses them |
+//! | `flag.rs` | beanstalkd's flags, parsed as beanstalkd does |
 //! | `command.rs` | the server: listens, changes user, serves, and handles signals |
-//! | `user.rs` | changes user |
+//! | `user.rs` | the change of user |
 
 mod command;
 mod flag;

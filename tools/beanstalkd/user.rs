@@ -3,9 +3,11 @@
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
-/// beanstalkd's exit statuses for failures to change user.
+/// The exit status of beanstalkd if it cannot look up users.
 pub(crate) const NO_LIST: u8 = 32;
+/// The exit status of beanstalkd if the user does not exist.
 pub(crate) const NO_SUCH_USER: u8 = 33;
+/// The exit status of beanstalkd if it may not change to the user.
 pub(crate) const NOT_ALLOWED: u8 = 34;
 
 /// Changes to the user `name` and its primary group. The error is an exit status and a message.
@@ -22,7 +24,7 @@ pub(crate) fn become_user(name: &str) -> Result<(), (u8, String)> {
     change().map_err(|error| (NOT_ALLOWED, format!("failed to become {name}: {error}")))
 }
 
-/// Finds the user and group ids of `name` in the text of `/etc/passwd`.
+/// Finds the user and group ids of `name` in the text of `/etc/passwd`. Returns `None` if it has no valid line for `name`.
 fn find(users: &str, name: &str) -> Option<(u32, u32)> {
     let line = users.lines().find_map(|line| {
         let (found, rest) = line.split_once(':')?;

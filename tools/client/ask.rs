@@ -1,4 +1,5 @@
-//! Requests to a running coordinator, bounded in time and bytes; streams; and waits that outlive a restart of the coordinator.
+//! Sends requests to a running coordinator. The time and size of an answer are limited. Also follows streams of events, and repeats
+//! requests that wait when the coordinator restarts.
 
 use crate::client::connection::Connection;
 use crate::client::target::Target;
@@ -21,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long to wait for a coordinator to come back during a request with an idempotency key; the coordinator remembers keys for longer.
+/// How long to repeat a request with an idempotency key until a coordinator that has ended is back. The coordinator remembers keys for
+/// longer.
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
 /// The maximum size of an answer, in bytes.
@@ -56,7 +58,7 @@ pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fie
 }
 
 /// Encodes bytes as a field: as text, or in base64 if they are not UTF-8 or if that is shorter. A control character takes six
-/// bytes in JSON, so this keeps every allowed value within the bound of a request.
+/// bytes in JSON, so this keeps every allowed value within the size limit of a request.
 pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
     let encoded = |bytes: &[u8]| (format!("{name}_b64"), STANDARD.encode(bytes).into());
     let member: (String, Value) = match String::from_utf8(bytes) {
@@ -74,7 +76,7 @@ pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
     Fields::from_iter([member])
 }
 
-/// Decodes a field that may be text or base64.
+/// Decodes a field that may be text or base64. Returns no bytes if it is missing or invalid.
 pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
     let member = |name: &str| said.get(name).and_then(Value::as_str);
     let encoded = member(&format!("{name}_b64"));
@@ -94,14 +96,14 @@ impl Answer {
         }
     }
 
-    /// Parses the body.
+    /// Parses the body as JSON.
     pub(crate) fn said(&self) -> Result<Value, Failure> {
         serde_json::from_str(&self.body).map_err(|error| {
             Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
         })
     }
 
-    /// Returns the reason, if this is a refusal.
+    /// Returns the reason if this is a refusal by the coordinator. Returns `None` if the reason is unknown or does not match the status.
     pub(crate) fn refusal(&self) -> Option<Reason> {
         if self.status == 200 {
             return None;
@@ -132,7 +134,7 @@ pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
     path
 }
 
-/// Gets a path.
+/// Sends a GET request, and waits at most [`PATIENCE`] for the answer.
 pub(crate) fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
     Ok(ask(target, ("GET", path, ""), PATIENCE)?)
 }
@@ -185,10 +187,11 @@ pub(crate) fn send(
     }
 }
 
-/// The number of this process's requests that wait for the coordinator to come back.
+/// The number of requests of this process that currently wait until the coordinator is back.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// An outage of the coordinator, as one request sees it. Of the requests that wait at the same time, only the first prints a note.
+/// An outage of the coordinator during a request; it lasts until it is dropped. If several requests of this process wait at the same
+/// time, only the first prints a note.
 pub(crate) struct Outage;
 
 impl Outage {
@@ -251,9 +254,9 @@ pub(crate) fn send_once(
 enum Trouble {
     /// No coordinator can be reached.
     Absent(Failure),
-    /// The coordinator ended before it answered.
+    /// The connection ended before the answer was complete, probably because the coordinator ended.
     CutOff(Failure),
-    /// The coordinator was reached, but the request failed.
+    /// The request failed in any other way, such as by a timeout, a missing permission or an invalid certificate.
     Refused(Failure),
 }
 
@@ -284,8 +287,8 @@ fn ask(
     let mut reader = ask_on(target, request, patience)?;
     let read = read_answer(&mut reader, &mut answer);
     match read.map_err(|error| (error.kind(), error)) {
-        // TLS may end without a closing alert, so a complete answer is accepted. A request may be refused before it was read to
-        // its end; the connection is then reset after the answer.
+        // A coordinator may refuse a request before it has read all of it; its answer is then followed by a reset. A TLS connection may
+        // end without a closing alert, so an unexpected end is no error if the answer is complete.
         Err((io::ErrorKind::ConnectionReset, _)) if parse(&answer).is_some() => {}
         Ok(()) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
         Err((io::ErrorKind::WouldBlock, _)) => {
@@ -319,7 +322,8 @@ fn ends_connection(answer: &[u8]) -> bool {
     head.any(|line| line.trim_ascii().eq_ignore_ascii_case(b"connection: close"))
 }
 
-/// Reads to the announced length of the answer, or to the end of the connection, without waiting for the connection to close.
+/// Reads an answer up to its announced length, since the connection may stay open after it. Without a length, reads until the
+/// connection closes.
 fn read_answer(reader: &mut impl BufRead, answer: &mut Vec<u8>) -> io::Result<()> {
     let mut reader = reader.take(ANSWER_BYTES_MAX);
     while !answer.ends_with(b"\r\n\r\n") {
@@ -333,7 +337,7 @@ fn read_answer(reader: &mut impl BufRead, answer: &mut Vec<u8>) -> io::Result<()
     reader.take(length).read_to_end(answer).map(drop)
 }
 
-/// Returns the length of the body that the head announces.
+/// Returns the value of the `Content-Length` header, or `None` if it is missing or invalid.
 fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -342,8 +346,8 @@ fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     })
 }
 
-/// Gets a path whose answer is a stream, and passes each line to `take` until the coordinator ends the stream. Returns any answer
-/// that is not a stream unchanged.
+/// Gets a path whose answer is a stream, and passes each line to `take` until the coordinator ends the stream. Returns `None` after a
+/// stream, or the answer if its status is not 200.
 pub(crate) fn follow(
     target: &Target,
     path: &str,
@@ -365,7 +369,7 @@ pub(crate) fn follow(
         }
     }
     if !head.starts_with("HTTP/1.1 200 ") {
-        // The connection stays open after an answer that has a length.
+        // Read only as much as announced: the connection stays open after an answer that has a length.
         let length = length(head.split("\r\n")).map_or(ANSWER_BYTES_MAX, |length| length as u64);
         let mut answer = head.into_bytes();
         let mut body = reader.take(length.min(ANSWER_BYTES_MAX));
@@ -386,7 +390,7 @@ pub(crate) fn follow(
     Ok(None)
 }
 
-/// Reads the next chunk of a body; `None` at its end.
+/// Reads the next chunk of a body. Returns `None` at the end of the body.
 fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut size = String::new();
     if reader.read_line(&mut size)? == 0 {
@@ -401,7 +405,7 @@ fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((size > 0).then_some(chunk))
 }
 
-/// Explains why no coordinator can be reached, and what to do.
+/// Describes why no coordinator can be reached, with advice on what to do.
 fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
     let (tried, kind) = (target.place(), error.kind());
     let absent = matches!(
@@ -409,7 +413,7 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
     );
     if let (Some(data), true) = (&target.data, absent) {
-        // A process that does not listen: usually `sexton beanstalkd`, which has no such socket, or a coordinator that is just starting.
+        // A process uses the directory but does not listen: usually `sexton beanstalkd`, or a coordinator that is still starting.
         if let Ok(Some(process)) = RealDisk::new(data).holder() {
             let data = data.display();
             let words =
@@ -459,13 +463,13 @@ pub(crate) fn instant() -> Instant {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "no event signals these: a coordinator that is back, a file that grows"
+    reason = "no event signals that a coordinator is back or that a file has grown"
 )]
 pub(crate) fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-/// Connects and sends a request; returns a reader for the answer.
+/// Connects, sends a request, and returns a reader for the answer.
 fn ask_on(
     target: &Target,
     (method, path, body): (&str, &str, &str),
@@ -490,7 +494,7 @@ fn ask_on(
     let connected = target.connect(patience);
     let mut stream = connected.map_err(|error| unreachable_because(&error, target))?;
     let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
-    // A coordinator that refuses a request may answer and close before it has read all of it.
+    // A coordinator that refuses a request may answer and close the connection before it has read all of the request.
     match sent.map_err(|error| (error.kind(), error)) {
         Ok(()) | Err((io::ErrorKind::BrokenPipe, _)) => {
             Ok(BufReader::with_capacity(READ_BYTES, stream))
@@ -499,7 +503,7 @@ fn ask_on(
     }
 }
 
-/// Parses an answer; `None` if it is shorter than its announced length.
+/// Parses an answer. Returns `None` if it is not HTTP, announces no length, or has another length than it announces.
 fn parse(answer: &[u8]) -> Option<Answer> {
     let (head, body) = std::str::from_utf8(answer).ok()?.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");

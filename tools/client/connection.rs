@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
 /// How long an idle connection is kept. The coordinator closes it after 30 s, and a request sent at that moment might or might not
-/// be carried out, so connections are given up well before that.
+/// be carried out, so connections are closed well before that.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// The maximum number of idle connections.
@@ -75,7 +75,7 @@ pub(super) struct Idle(Arc<Mutex<Vec<Kept>>>);
 type Kept = (Box<dyn Connection>, Duration, Instant);
 
 impl Idle {
-    /// Takes a connection that is still usable, with the limit on each of its reads and writes.
+    /// Takes a connection that is still usable, with the limit on each of its reads and writes. Returns `None` if there is none.
     pub(super) fn take(&self) -> Option<(Box<dyn Connection>, Duration)> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((connection, patience, since)) = kept.pop() {

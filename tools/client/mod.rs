@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `target.rs` | the flags that select a coordinator, and how to connect to it |
 //! | `connection.rs` | connections, and the pool of idle ones |
-//! | `ask.rs` | requests, answers, streams, and waits that outlive a restart |
+//! | `ask.rs` | requests, answers, streams, and requests that are repeated after a restart |
 
 mod ask;
 mod connection;

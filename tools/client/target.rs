@@ -25,10 +25,10 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The maximum length of a token, in bytes; the coordinator has the same limit.
 const TOKEN_BYTES_MAX: usize = 4096;
 
-/// How long connecting over TCP may take.
+/// How long connecting to one address over TCP may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where systems keep the certificates that they trust; the first existing file is used.
+/// Files in which systems keep the certificates that they trust; the first one that exists is used.
 const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -70,7 +70,7 @@ pub(crate) struct Where {
 }
 
 impl Where {
-    /// Returns the selected coordinator. A flag overrides the environment, and there a URL overrides a directory.
+    /// Returns the selected coordinator. A flag overrides the environment, in which `SEXTON_URL` overrides `SEXTON_DATA`.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
         if let Some(data) = &self.data {
@@ -141,7 +141,7 @@ impl Target {
         matches!(self.way, Way::Socket(_))
     }
 
-    /// Selects the coordinator of a data directory.
+    /// Returns the target for the coordinator of a data directory.
     pub(crate) fn of(data: &Path) -> Self {
         Self {
             way: Way::Socket(data.join("sexton.sock")),
@@ -153,7 +153,7 @@ impl Target {
         }
     }
 
-    /// Returns the same target, for requests with this idempotency key.
+    /// Returns a copy of this target whose requests have this idempotency key.
     pub(crate) fn under(&self, key: &str) -> Self {
         Self {
             key: Some(key.to_owned()),
@@ -161,7 +161,7 @@ impl Target {
         }
     }
 
-    /// Returns the coordinator's name for messages.
+    /// Returns the data directory, or if the coordinator was not selected by it, the address, for messages.
     pub(crate) fn shown(&self) -> String {
         match (&self.data, &self.way) {
             (Some(data), _) => data.display().to_string(),
@@ -169,7 +169,7 @@ impl Target {
         }
     }
 
-    /// Returns the coordinator's address.
+    /// Returns the coordinator's address, for messages.
     pub(super) fn place(&self) -> String {
         self.way.shown()
     }
@@ -179,7 +179,7 @@ impl Target {
         matches!(self.way, Way::Tcp { .. })
     }
 
-    /// Connects, or takes an idle connection. A read or write on it takes at most `patience`.
+    /// Takes an idle connection, or connects. Each read or write on the connection takes at most `patience`.
     pub(super) fn connect(&self, patience: Duration) -> io::Result<Box<dyn Connection>> {
         let connection = match self.idle.take() {
             Some((connection, limit)) if limit == patience => return Ok(connection),
@@ -288,7 +288,7 @@ fn read_token(file: &Path) -> Result<String, Failure> {
     Err(Failure::unreachable(words).help("its first line is a token of visible ASCII characters"))
 }
 
-/// Trusts the certificates in `file`, or the system's.
+/// Returns a TLS configuration that trusts the certificates in `file`, or without a file those that the system trusts.
 fn trusting(file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Failure> {
     let help = "--ca-file FILE names the certificates to trust, in PEM; for a self-signed certificate, name the certificate itself";
     let system = || SYSTEM_CERTIFICATES.iter().map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! `sexton import`: the subcommand. Writes only the new file, and starts nothing.
+//! The subcommand `sexton import`. It writes only the new file, and starts nothing.
 
 use crate::import::page::page;
 use crate::import::supervisord::import;
@@ -97,7 +97,7 @@ fn variables() -> BTreeMap<String, String> {
     texts.flatten().collect()
 }
 
-/// Returns the name and number of this user, each of which a program's `user` may be, unless it is root.
+/// Returns the names and the number of the user of this process, any of which a program's `user` may be. Returns `None` for root.
 fn user() -> Option<Vec<String>> {
     let user = rustix::process::geteuid();
     let number = user.as_raw().to_string();

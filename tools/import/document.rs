@@ -17,10 +17,10 @@ const BYTES_MAX: u64 = 1 << 20;
 /// The maximum number of included files.
 const FILES_MAX: usize = 256;
 
-/// All sections, with notes on problems.
+/// The sections of all files, with the problems and remarks found while reading them.
 pub(super) struct Document {
     pub(super) parsed: Parsed,
-    /// Notes other than those on repeated keys.
+    /// Remarks on `[include]`. The remarks on repeated keys are in `parsed`.
     pub(super) notes: Vec<Note>,
 }
 
@@ -122,7 +122,7 @@ impl Document {
         }
     }
 
-    /// Adds an included file; returns false if there are too many.
+    /// Adds an included file, unless it has been read. Returns whether it is within the maximum number of files.
     fn included(&mut self, path: &Path, place: &Place, seen: &mut Vec<PathBuf>) -> bool {
         let shown = path.display();
         let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -1,12 +1,12 @@
-//! Expands `%(NAME)s` in values, as Python's formatting does, with the names that supervisord knows.
+//! Expands `%(NAME)s` in values as Python's formatting does, with the names that supervisord provides.
 //!
-//! Secrets from the environment and missing variables are never inserted; a placeholder, which [`unfilled`] finds, takes their
-//! place.
+//! Secrets from the environment are never inserted. They and missing variables are replaced by a placeholder, which [`unfilled`]
+//! finds.
 
 use sexton::actors::process::{Spec, is_secret_name};
 use std::collections::BTreeMap;
 
-/// The maximum size of a value, in bytes: a longer one could not be launched.
+/// The maximum size of a value, in bytes: a command with a longer value could not be launched.
 const BYTES_MAX: usize = Spec::BYTES_MAX;
 
 /// The values of all names except `here`.
@@ -21,7 +21,7 @@ pub(super) struct Names<'a> {
     pub(super) variables: &'a BTreeMap<String, String>,
 }
 
-/// Expands a value; `here` is the directory of its file.
+/// Expands a value; `here` is the directory of its file. The error is a message without the name of the key.
 pub(super) fn expand(text: &str, here: &str, names: &Names<'_>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;
@@ -43,7 +43,7 @@ pub(super) fn expand(text: &str, here: &str, names: &Names<'_>) -> Result<String
     Ok(filled)
 }
 
-/// Returns the first variable that was not filled in; `None` if all were.
+/// Returns the first variable that was not filled in, or `None` if all were.
 pub(super) fn unfilled(text: &str) -> Option<&str> {
     let (_, after) = text.split_once(BEFORE)?;
     after.split_once(AFTER).map(|(name, _)| name)
@@ -99,7 +99,7 @@ struct Format<'a> {
 }
 
 impl<'a> Format<'a> {
-    /// Parses what follows a percent sign; also returns the rest.
+    /// Parses the text after a percent sign. Returns the format and the text after it.
     fn read(text: &'a str) -> Result<(Self, &'a str), String> {
         let bad = || "a % must be written as %% or begin %(NAME)s".to_owned();
         let (name, rest) = text
@@ -178,7 +178,7 @@ impl<'a> Format<'a> {
     }
 }
 
-/// Parses leading digits; also returns the rest. A number with too many digits becomes the maximum.
+/// Parses leading digits, if there are any, and also returns the text after them. A number with too many digits becomes the maximum.
 fn digits(text: &str) -> (Option<usize>, &str) {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(count);

@@ -42,7 +42,8 @@ pub(super) fn paths(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the names in a directory; empty if `path` is not a directory.
+/// Returns the names in a directory, or none if `path` is not a directory that can be read. Adds their number to `seen`, and fails if
+/// that becomes more than [`ENTRIES_MAX`].
 fn entries(path: &Path, seen: &mut usize) -> io::Result<Vec<OsString>> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
@@ -89,7 +90,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     rest.iter().all(|byte| *byte == b'*')
 }
 
-/// Returns the length of the pattern's first element, if it matches this byte.
+/// Returns the length of the pattern's first element, or `None` if it does not match this byte.
 fn one(pattern: &[u8], letter: u8) -> Option<usize> {
     match pattern.split_first()? {
         (b'?', _) => Some(1),
@@ -98,18 +99,18 @@ fn one(pattern: &[u8], letter: u8) -> Option<usize> {
                 let taken = 2 + set.len() + usize::from(is_not);
                 (has(set, letter) != is_not).then_some(taken)
             }
-            // An unclosed bracket stands for itself.
+            // An unclosed bracket matches only a bracket.
             None => (letter == b'[').then_some(1),
         },
         (byte, _) => (*byte == letter).then_some(1),
     }
 }
 
-/// Parses a set in brackets; also returns whether it is negated.
+/// Parses a set, from after its opening bracket. Returns its members and whether it is negated, or `None` if it is not closed.
 fn set(pattern: &[u8]) -> Option<(&[u8], bool)> {
     let is_not = pattern.first() == Some(&b'!');
     let inner = pattern.get(usize::from(is_not)..)?;
-    // A closing bracket at the start is a member of the set.
+    // A closing bracket that comes first is a member of the set.
     let end = inner.iter().skip(1).position(|byte| *byte == b']')? + 1;
     Some((inner.get(..end)?, is_not))
 }
@@ -175,15 +176,15 @@ mod tests {
         let files = tempfile::tempdir().expect("a temporary directory");
         for path in ["b/x.conf", "a/y.conf", "a/.hidden.conf", "c.conf"] {
             let path = files.path().join(path);
-            let folder = path.parent().expect("it is below");
-            std::fs::create_dir_all(folder).expect("a folder");
-            std::fs::write(path, "").expect("a file");
+            let folder = path.parent().expect("the path has a parent");
+            std::fs::create_dir_all(folder).expect("the directory is writable");
+            std::fs::write(path, "").expect("the directory is writable");
         }
         let found = |pattern: &str| -> Vec<String> {
-            let found = paths(&files.path().join(pattern)).expect("they can be listed");
+            let found = paths(&files.path().join(pattern)).expect("the directories can be listed");
             let below = found.iter().map(|it| it.strip_prefix(files.path()));
             below
-                .map(|it| it.expect("it is below").display().to_string())
+                .map(|it| it.expect("the path is in `files`").display().to_string())
                 .collect()
         };
         assert_eq!(found("*/*.conf"), ["a/y.conf", "b/x.conf"]);

@@ -1,7 +1,7 @@
-//! Parses supervisord's dialect of INI, as Python's `RawConfigParser` does: comments begin with `;` or `#`, at the start of a
-//! line or after a space; a line that is indented more than its key continues the value.
+//! Parses supervisord's dialect of INI, as Python's `RawConfigParser` does. A comment begins with `;` or `#`, which must be the first
+//! character of a line other than blanks, or follow a blank. A line that is indented more than its key continues the value.
 //!
-//! Values are not interpreted. Keys are converted to lower case, since supervisord compares them so.
+//! Values are not interpreted. Keys are converted to lower case, since supervisord ignores their case.
 
 use std::fmt;
 use std::path::Path;
@@ -10,8 +10,9 @@ use std::sync::Arc;
 /// The section with defaults for keys that other sections lack.
 const DEFAULTS: &str = "DEFAULT";
 
-/// The maximum number of sections, and of keys in a section.
+/// The maximum number of sections.
 const SECTIONS_MAX: usize = 4096;
+/// The maximum number of keys in a section.
 const KEYS_MAX: usize = 1024;
 
 /// The position of a line.
@@ -71,7 +72,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// The sections of a file.
+/// The sections of the files parsed so far.
 #[derive(Default)]
 pub(super) struct Parsed {
     pub(super) sections: Vec<Section>,
@@ -82,7 +83,7 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    /// Reports repeated sections. supervisord merges their keys, which would make each of them misleading.
+    /// Reports repeated sections as problems. supervisord would merge their keys, so that neither shows which values apply.
     pub(super) fn find_twins(&mut self) {
         for (number, section) in self.sections.iter().enumerate() {
             let mut before = self.sections.iter().take(number);
@@ -96,7 +97,7 @@ impl Parsed {
         }
     }
 
-    /// Copies the keys of `[DEFAULT]` into the other sections, and removes that section.
+    /// Copies each key of `[DEFAULT]` into the sections that lack it, and removes `[DEFAULT]`.
     pub(super) fn fill_in(&mut self) {
         let is_default = |section: &Section| section.name == DEFAULTS;
         let Some(found) = self.sections.iter().position(is_default) else {
@@ -113,7 +114,7 @@ impl Parsed {
     }
 }
 
-/// Parses the text of a file, and appends its sections to `parsed`.
+/// Parses the text of a file, and appends its sections and problems to `to`.
 pub(super) fn parse(file: &Arc<Path>, text: &str, to: &mut Parsed) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -146,12 +147,12 @@ struct Reader<'a> {
     section: Option<usize>,
     /// The index of the current key in its section.
     key: Option<usize>,
-    /// The indentation of that key's line.
+    /// The indentation of the last line that was not a continuation. A line that is indented more continues the current value.
     indent: usize,
 }
 
 impl Reader<'_> {
-    /// Parses a line; returns false if there are too many sections or keys.
+    /// Parses a line. Returns whether to continue: `false` if there are too many sections or keys.
     fn line(&mut self, line: &str, place: Place) -> bool {
         let comment = comment(line);
         let value = line.get(..comment.unwrap_or(line.len())).unwrap_or(line);
@@ -180,13 +181,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports an invalid line, which is skipped.
+    /// Reports an invalid line. Always returns `true`, since parsing continues with the next line.
     fn wrong(&mut self, place: &Place, words: &str) -> bool {
         self.to.problems.push(Note::new(place, words));
         true
     }
 
-    /// Returns the value that a line may continue.
+    /// Returns the current value, which an indented line continues, or `None` if there is none.
     fn open(&mut self) -> Option<&mut Value> {
         let section = self.to.sections.get_mut(self.section?)?;
         section.keys.get_mut(self.key?).map(|(_, value)| value)
@@ -245,7 +246,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns where the comment of a line begins.
+/// Returns the offset at which the comment of a line begins, or `None` if it has no comment.
 fn comment(line: &str) -> Option<usize> {
     if line.trim_start().starts_with([';', '#']) {
         return Some(0);
@@ -271,7 +272,7 @@ fn comment(line: &str) -> Option<usize> {
     }
 }
 
-/// Returns the name of a section, if the line is a header.
+/// Returns the name of a section if the line is its header, and otherwise `None`.
 fn header(line: &str) -> Option<&str> {
     let inner = line.strip_prefix('[')?;
     let (name, _) = inner.rsplit_once(']')?;
@@ -284,7 +285,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    /// Returns every key as `section/key=value`, and the lines with problems.
+    /// Returns every key as `section/key=value`, and the numbers of the lines with problems.
     fn read(text: &str) -> (Vec<String>, Vec<usize>) {
         let mut parsed = Parsed::default();
         parse(&Arc::from(Path::new("x.conf")), text, &mut parsed);

@@ -1,4 +1,4 @@
-//! Converts the rotation of output: supervisord has rules for each stream, a service has one for both.
+//! Converts the rotation of output files: supervisord has settings for each stream, and a service has the same for both.
 
 use sexton::actors::process::Spec;
 
@@ -16,16 +16,16 @@ pub(super) const KEYS: [[&str; 3]; 2] = [
     ],
 ];
 
-/// The rotation of a service's output; `None` for the default.
+/// The rotation of a service's output. A field that is `None` has its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Output {
     max: Option<u64>,
     keep: Option<u8>,
 }
 
-/// The settings of a stream.
+/// The settings of a stream in supervisord. A field that is `None` is not set.
 pub(super) struct Stream {
-    /// The keys for size and number.
+    /// The keys of the maximum size and of the number of old files.
     pub(super) keys: [&'static str; 2],
     pub(super) file: Option<String>,
     pub(super) max: Option<u64>,
@@ -41,7 +41,7 @@ impl Stream {
 }
 
 impl Output {
-    /// Returns the value of the key `output`; `None` if everything has its default.
+    /// Returns the value of the key `output`, or `None` if everything has its default.
     pub(super) fn table(self) -> Option<String> {
         let max = self.max.map(|bytes| match bytes {
             _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => {
@@ -69,7 +69,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     within.ok_or_else(|| "expected a number of bytes, or a form such as 50MB".to_owned())
 }
 
-/// Merges the rules of the streams into one. Also returns remarks, by key.
+/// Merges the settings of the streams. Also returns remarks on settings that are not carried over unchanged, each with its key.
 pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static str)>) {
     let mut remarks = Vec::new();
     let mut output = Output::default();
@@ -93,7 +93,7 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
             if output.max.is_some_and(|it| it != bytes) {
                 remarks.push((max, "both streams get the larger of their limits"));
             }
-            // No limit counts as the largest limit.
+            // 0 means no limit, and so counts as larger than any limit.
             let longer = output.max.into_iter().chain([bytes]);
             output.max = longer.max_by_key(|it| it.wrapping_sub(1));
         }

@@ -1,10 +1,10 @@
-//! Formats services as TOML. Values are always quoted, so nothing in them is interpreted as TOML.
+//! Formats services as TOML. Text from the imported configuration is always quoted, so nothing in it is interpreted as TOML.
 
 use crate::import::program::Service;
 use crate::text::plain;
 use std::fmt::Write as _;
 
-/// Formats a configuration with these services.
+/// Formats a configuration with these services, which were imported from the file `from`.
 pub(super) fn page(from: &str, services: &[Service]) -> String {
     let mut page = String::new();
     let words = format!("Services of {from}, from `sexton import supervisord`");
@@ -118,7 +118,7 @@ mod tests {
     fn values_are_read_back_as_they_were() {
         let hostile = "a\"]\n[x]\n\\ \t\r\u{1b}[2J\u{7f}\u{202e}é";
         let text = format!("{} = {}", key("a.b \"c"), string(hostile));
-        let table: toml::Table = toml::from_str(&text).expect("it is TOML");
+        let table: toml::Table = toml::from_str(&text).expect("the output is valid TOML");
         assert_eq!(table.len(), 1);
         let value = table.get("a.b \"c").and_then(toml::Value::as_str);
         assert_eq!(value, Some(hostile));

@@ -1,6 +1,6 @@
-//! Converts a `[program:x]` to a service, or to a service for each of its processes if the process number occurs in its settings.
+//! Converts a `[program:x]` to a service, or to a service for each of its processes if its settings contain the process number.
 //!
-//! A program with a user never runs as any other user, and the values of secrets are never written.
+//! A program with a `user` never runs as any other user, and the values of secret variables are never written.
 
 use crate::import::document::directory;
 use crate::import::expansion::{Names, expand, unfilled};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Keys that may differ between processes.
 const OF_PROCESS: [&str; 3] = ["command", "environment", "directory"];
 
-/// From this many tries on, a program is practically never given up.
+/// The number of `startretries` from which a program counts as one that supervisord never gives up on.
 const TRIES_FOR_EVER: i64 = 1000;
 
 /// A service to be written.
@@ -24,7 +24,7 @@ const TRIES_FOR_EVER: i64 = 1000;
 pub(super) struct Service {
     pub(super) place: Place,
     pub(super) name: String,
-    /// Comments to be written above it.
+    /// Comments that are written above its table.
     pub(super) remarks: Vec<String>,
     pub(super) command: Vec<String>,
     pub(super) dir: Option<String>,
@@ -41,16 +41,16 @@ pub(super) struct Service {
     pub(super) instances: i64,
 }
 
-/// The context that all programs of a configuration share.
+/// Settings and names that are the same for all programs of a configuration.
 pub(super) struct Surroundings<'a> {
     pub(super) host: &'a str,
-    /// The environment of the import, overlaid with that of `[supervisord]`.
+    /// The environment of this command, overridden by that of `[supervisord]`.
     pub(super) variables: BTreeMap<String, String>,
     /// The variables that `[supervisord]` sets for every program.
     pub(super) env: Vec<(String, String)>,
     /// The default directory of programs.
     pub(super) dir: Option<String>,
-    /// The name and number of the importing user; `None` for root, who can become any user.
+    /// The names and number of the importing user; `None` for root, who can become any user.
     pub(super) user: Option<Vec<String>>,
     /// The group of each program, by the program's name.
     pub(super) groups: BTreeMap<String, String>,
@@ -65,7 +65,7 @@ pub(super) struct Findings {
     pub(super) problems: Vec<Note>,
 }
 
-/// Converts a program.
+/// Converts a program. Returns no services if it is invalid or has no processes.
 pub(super) fn services(
     section: &Section,
     around: &Surroundings<'_>,
@@ -266,7 +266,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Converts the rotation of output: one rule for both streams.
+    /// Converts the rotation of output. If `is_one`, the streams share a file, and only the settings of standard output apply.
     fn output(&mut self, is_one: bool) -> Output {
         let streams = output::KEYS.map(|[file, max, backups]| Stream {
             keys: [max, backups],
@@ -282,7 +282,7 @@ impl<'a> Program<'a> {
         output
     }
 
-    /// Converts the user. A user that does not exist is kept, so that the launch fails.
+    /// Converts the user. A user that does not exist is kept, so that the launch fails instead of using another user.
     fn user(&mut self, to: &mut Service) {
         to.user = self.optional("user", |text| match text.trim() {
             "" => Err("expected the name of a user".to_owned()),
@@ -405,7 +405,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Disables the service as long as one of its variables is unknown.
+    /// Disables the service if one of its variables was not filled in, and adds a remark on how to enable it.
     fn fill_gaps(&mut self, to: &mut Service) {
         let command = to.command.iter().map(|it| ("command", it));
         let dir = to.dir.iter().map(|it| ("directory", it));
@@ -429,13 +429,13 @@ impl<'a> Program<'a> {
         to.is_disabled = true;
     }
 
-    /// Wraps the command in a shell to set a umask.
+    /// Wraps the command in a shell that sets the program's umask, if it has one.
     fn shell(&mut self, to: &mut Service) {
         let umask = self.optional("umask", |text| {
             let mask = u32::from_str_radix(text.trim().trim_start_matches("0o"), 8);
             mask.ok()
                 .filter(|it| *it <= 0o777)
-                .ok_or_else(|| "expected an octal number".to_owned())
+                .ok_or_else(|| "expected an octal number up to 777".to_owned())
         });
         if let Some(mask) = umask {
             let script = format!("umask {mask:03o}; exec \"$@\"");
@@ -452,7 +452,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Returns the value of a key that must be the same for all processes.
+    /// Returns the value of a key that must be the same for all processes. If it is invalid, reports a problem and returns `None`.
     fn optional<T>(&mut self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         let text = self.text(key, 0, 1)?;
         match read(&text) {
@@ -468,7 +468,8 @@ impl<'a> Program<'a> {
         self.optional(key, read).unwrap_or(default)
     }
 
-    /// Returns a value with its variables expanded.
+    /// Returns the value of a key with its variables expanded, or `None` if it is not set. If the expansion fails, reports a problem and
+    /// returns `None`.
     fn text(&mut self, key: &str, number: i64, count: i64) -> Option<String> {
         let value: &'a Value = self.section.get(key)?;
         let here = directory(&value.place.file);

@@ -20,8 +20,8 @@ pub(super) struct Imported {
     pub(super) notes: Vec<Note>,
 }
 
-/// Converts a configuration. `variables` is the environment that supervisord would have been started with; `user` is the
-/// importing user, or `None` for root.
+/// Converts a configuration. `variables` is the environment that supervisord is started with; `user` is the importing user, or
+/// `None` for root. Fails if supervisord would not accept the configuration, or if it has no program.
 pub(super) fn import(
     path: &Path,
     host: &str,
@@ -81,7 +81,7 @@ pub(super) fn import(
     })
 }
 
-/// Collects what `[supervisord]` and the groups set for all programs.
+/// Collects the settings of `[supervisord]` and the groups of programs.
 fn surroundings<'a>(
     sections: &[Section],
     host: &'a str,
@@ -183,7 +183,7 @@ fn about(section: &Section, key: &str, words: &str) -> Note {
     Note::new(place, format!("[{}] {key}: {words}", section.name))
 }
 
-/// Gives each service a valid and unique name.
+/// Gives each service a valid and unique name, and adds a note on each name that is changed.
 fn name_apart(services: &mut [Service], findings: &mut Findings) {
     let mut taken = BTreeSet::new();
     for service in services {

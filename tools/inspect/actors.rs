@@ -1,4 +1,4 @@
-//! The state of the actors, as far as the snapshot and the journal could be read.
+//! The state of the actors after recovery from the snapshot and the journal.
 
 use serde::Serialize;
 use sexton::actors::dispatch::{self, DispatchMachine};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Serialize)]
 pub(crate) struct ActorFigures {
     pub(crate) name: &'static str,
-    /// The sequence number of its newest record.
+    /// The sequence number of its last record.
     pub(crate) last: Seq,
     pub(crate) digest: Digest,
     /// Its counts, in the order that the actor defines.
@@ -86,7 +86,7 @@ impl TaskFound {
 }
 
 impl ItemState {
-    /// Returns the state of an item; `None` if items of its kind cannot be queried here.
+    /// Returns the state of an item, or `None` for a kind of item that `sexton inspect` has no flag for.
     pub(crate) fn of(
         item: &Followed,
         (locks, queues, tasks): (&LockMachine, &QueueMachine, &DispatchMachine),
@@ -128,7 +128,7 @@ impl ItemState {
 }
 
 impl ActorFigures {
-    /// Describes a recovered actor.
+    /// Summarizes the state of a recovered actor.
     pub(crate) fn of(actor: &dyn Recovering) -> Self {
         let gauges = actor.gauges().into_iter();
         Self {

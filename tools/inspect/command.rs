@@ -10,24 +10,24 @@ use sexton::replay::Followed;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The number of retries on a directory that its coordinator changes meanwhile.
+/// The maximum number of times to read a directory that a running coordinator changes meanwhile.
 const LOOKS_MAX: u32 = 5;
 /// The pause between retries.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Show what a data directory holds, whether it is intact, and what a start would do with it
+/// Show what a data directory holds, whether it is intact, and what startup would do with it
 ///
-/// Never writes to the directory, can be used beside a running coordinator, and shows as much as possible of a damaged
+/// Never writes to the directory, can be used while a coordinator is running, and shows as much as possible of a damaged
 /// directory. Snapshots are copied to TMPDIR to be read.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton inspect /var/lib/sexton             snapshots, journal, what a start would do
+  sexton inspect /var/lib/sexton             snapshots, journal, what startup would do
   sexton inspect DATA --actor lock           the number of locks
   sexton inspect DATA --key acct             the holders and waiters of a key, and its history
   sexton inspect DATA --job 17               the state of a job, and its history
 
-Exit status: 0 intact; 1 damage without loss: a start would not need the damaged parts; 2 wrong flags; \
-3 a start would be refused, or nothing can be read.")]
+Exit status: 0 intact; 1 damage without loss: startup would not need the damaged parts; 2 wrong flags; \
+3 startup would be refused, or nothing can be read.")]
 pub(crate) struct Inspect {
     /// A data directory
     data: PathBuf,
@@ -62,13 +62,13 @@ impl Inspect {
         };
         report::print(&shown)?;
         if followed.is_some() && !self.json {
-            // The history ends where the journal cannot be read, which is reported below.
+            // An error in the journal ends the history, and is reported below with the other findings.
             drop(tell_story(&self.data, self.item));
         }
         if let Some(refused) = findings.start.refused {
             let help = findings.start.help.unwrap_or_default();
             return Err(
-                Failure::unreachable(format!("a start would be refused: {refused}")).help(help),
+                Failure::unreachable(format!("startup would be refused: {refused}")).help(help),
             );
         }
         if findings.damage.is_empty() {
@@ -77,12 +77,13 @@ impl Inspect {
         let words = findings.damage.join("; ");
         Err(
             Failure::found(format!("damaged, but nothing is lost: {words}")).help(
-                "a start does not need the damaged parts; damaged snapshots are written again",
+                "startup does not need the damaged parts; damaged snapshots are written again",
             ),
         )
     }
 
-    /// Retries while a coordinator is changing the directory, until nothing is wrong.
+    /// Inspects the directory. If something is wrong while a coordinator is running, inspects it again, since the coordinator may just
+    /// have changed a file.
     #[expect(
         clippy::disallowed_methods,
         reason = "no event signals what another process does to its files, so they are read again"

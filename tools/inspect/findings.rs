@@ -26,16 +26,16 @@ pub(crate) struct Findings {
     pub(crate) snapshots: Vec<SnapshotFindings>,
     pub(crate) journal: JournalFindings,
     pub(crate) start: StartForecast,
-    /// The state of each actor; empty if a start would be refused.
+    /// The state of each actor; empty if startup would be refused.
     pub(crate) actors: Vec<ActorFigures>,
-    /// The requested item.
+    /// The requested item; `None` if none was requested, or if startup would be refused.
     #[serde(flatten)]
     pub(crate) item: Option<ItemState>,
-    /// Damage that a start would repair or would not need to.
+    /// All damage to snapshots and journal, including damage that does not prevent startup.
     pub(crate) damage: Vec<String>,
 }
 
-/// A snapshot.
+/// The state of one of the two snapshot slots.
 #[derive(Debug, Serialize)]
 pub(crate) struct SnapshotFindings {
     pub(crate) slot: String,
@@ -60,11 +60,11 @@ pub(crate) enum SlotState {
 /// The contents of a seal.
 #[derive(Debug, Serialize)]
 pub(crate) struct Sealed {
-    /// Every record up to here is included.
+    /// The last sequence number included in the snapshot.
     pub(crate) upto: Seq,
     pub(crate) at: Timestamp,
     pub(crate) reserved: Seq,
-    /// The journal record that marks the snapshot: the journal reaches at least that far.
+    /// The sequence number of the journal record that marks the snapshot. The journal must contain it.
     pub(crate) mark: Seq,
     pub(crate) states: Vec<Watermark>,
     pub(crate) pages: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Sealed {
     pub(crate) file_bytes: u64,
 }
 
-/// The journal.
+/// The state of the journal.
 #[derive(Debug, Serialize)]
 pub(crate) struct JournalFindings {
     pub(crate) segments: Vec<Surveyed>,
@@ -82,25 +82,27 @@ pub(crate) struct JournalFindings {
     pub(crate) damaged: Option<String>,
 }
 
-/// What a start would do.
+/// What startup would do with the directory.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StartForecast {
-    /// Why it would be refused, and what to do.
+    /// Why it would be refused, if it would.
     pub(crate) refused: Option<String>,
+    /// What to do if it would be refused.
     #[serde(skip)]
     pub(crate) help: Option<String>,
     /// The snapshot that it would load, and the last sequence number included in it.
     pub(crate) snapshot: Option<(String, Seq)>,
     /// The number of records that it would replay.
     pub(crate) records: u64,
-    /// The last sequence number and time in the journal.
+    /// The sequence number of the last record.
     pub(crate) last: Seq,
+    /// The time of the last record.
     pub(crate) at: Timestamp,
     /// The first sequence number that it would assign.
     pub(crate) next: Seq,
-    /// Whether it would find a clean stop; `None` if it would begin with an empty state.
+    /// Whether the last run of a coordinator ended with a clean stop; `None` if the directory has no records.
     pub(crate) clean: Option<bool>,
-    /// The unfinished end that it would cut off.
+    /// The incomplete end of the journal that it would cut off.
     pub(crate) cut: Option<String>,
 }
 
@@ -166,12 +168,12 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
 }
 
 impl Findings {
-    /// Returns whether nothing at all is damaged, not even what a start does not need.
+    /// Returns whether nothing is damaged, not even a part that startup does not need.
     pub(crate) fn is_whole(&self) -> bool {
         self.start.refused.is_none() && self.damage.is_empty()
     }
 
-    /// Describes all damage.
+    /// Describes all damage to snapshots and journal.
     fn wrong(&self) -> Vec<String> {
         let is_wrong = |slot: &&SnapshotFindings| match slot.state {
             SlotState::Absent | SlotState::Sealed => slot.wrong.is_some(),
@@ -238,7 +240,7 @@ impl SnapshotFindings {
 }
 
 impl SnapshotFindings {
-    /// Marks a sealed snapshot as damaged if a start would not rely on it.
+    /// Marks a sealed snapshot as damaged if startup would not rely on it.
     fn judge(&mut self, relied_on: bool, disk: &RealDisk) {
         if self.state == SlotState::Sealed && !relied_on {
             self.state = SlotState::Damaged;

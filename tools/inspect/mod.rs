@@ -1,7 +1,7 @@
-//! `sexton inspect`: shows what a data directory holds, whether it is intact, and what a start would do with it.
+//! `sexton inspect`: shows what a data directory holds, whether it is intact, and what startup would do with it.
 //!
 //! It never writes to the directory: snapshots are compared with their seals, copied elsewhere, and read there by a separate
-//! process; the journal is read in place. The code of the start itself determines what a start would do.
+//! process; the journal is read in place. It runs the coordinator's own recovery to find out what startup would do.
 //!
 //! | file | holds |
 //! |---|---|

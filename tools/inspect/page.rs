@@ -10,7 +10,7 @@ use sexton::actors;
 use sexton::clock::Timestamp;
 use sexton::persist::journal::Surveyed;
 
-/// Lines, with a name before the first line of each group.
+/// Lines in groups, with a name in the first column of each group's first line.
 #[derive(Default)]
 struct Page(String);
 
@@ -75,7 +75,7 @@ pub(crate) fn actors(findings: &Findings) -> String {
 
 const ABSENT: &str = "does not exist: it has ended, or never existed";
 
-/// Formats all figures of a job or a queue, each with its name.
+/// Formats all fields of a job, a queue or a task, each with its name. A field that is null is left out.
 fn figures(view: &impl serde::Serialize) -> String {
     let view = serde_json::to_value(view).expect("a view has only string keys");
     let mut parts = Vec::new();
@@ -108,7 +108,7 @@ fn counts(actor: &ActorFigures) -> String {
         .map(|(name, value)| format!("{} {name}", grouped(*value)))
         .collect();
     let held = held.join(", ");
-    format!("{held}, up to {}, digest {}", actor.last, actor.digest)
+    format!("{held}, up to seq {}, digest {}", actor.last, actor.digest)
 }
 
 fn held(page: &mut Page, found: &KeyEntries) {
@@ -132,7 +132,7 @@ fn held(page: &mut Page, found: &KeyEntries) {
     if !found.entries.is_empty() {
         page.line(
             "",
-            "(node time; a start begins each of these spans again in full)",
+            "(node time; each of these spans begins again in full at startup)",
         );
     }
 }
@@ -154,7 +154,7 @@ fn snapshot(page: &mut Page, slot: &SnapshotFindings) {
         page.line(
             "",
             &format!(
-                "up to {}, of {}; {} with {}, {} on disk; its mark is {}",
+                "up to seq {}, of {}; {} with {}, {} on disk; its mark is seq {}",
                 sealed.upto,
                 time(sealed.at),
                 count(sealed.pages, "page"),
@@ -167,7 +167,7 @@ fn snapshot(page: &mut Page, slot: &SnapshotFindings) {
             let (upto, digest) = (state.upto, state.digest);
             let other = || format!("actor {}", state.actor);
             let actor = actors::name_of(state.actor).map_or_else(other, str::to_owned);
-            page.line("", &format!("{actor} up to {upto}, digest {digest}"));
+            page.line("", &format!("{actor} up to seq {upto}, digest {digest}"));
         }
     }
     for file in &slot.files {
@@ -196,7 +196,7 @@ fn journal(page: &mut Page, journal: &JournalFindings) {
 fn words(segment: &Surveyed) -> String {
     let numbers = match (segment.first, segment.last) {
         (Some(first), Some(last)) => format!(
-            "numbers {first} to {last} in {}, ",
+            "seq {first} to {last} in {}, ",
             count(segment.records, "record")
         ),
         _ if segment.is_prepared() => "prepared, ".to_owned(),
@@ -216,17 +216,19 @@ fn words(segment: &Surveyed) -> String {
 
 fn start(page: &mut Page, start: &StartForecast) {
     if let Some(refused) = &start.refused {
-        return page.line("a start", &format!("would be refused: {refused}"));
+        return page.line("startup", &format!("would be refused: {refused}"));
     }
     let (records, last) = (count(start.records, "record"), start.last);
     let does = match &start.snapshot {
         Some((slot, upto)) => {
-            format!("would load snapshot {slot} up to {upto}, and replay {records} up to {last}")
+            format!(
+                "would load snapshot {slot} up to seq {upto}, and replay {records} up to seq {last}"
+            )
         }
         None if start.last.0 == 0 => "would begin with an empty state".to_owned(),
-        None => format!("would replay the whole journal: {records} up to {last}"),
+        None => format!("would replay the whole journal: {records} up to seq {last}"),
     };
-    page.line("a start", &does);
+    page.line("startup", &does);
     let end = match start.clean {
         None => "",
         Some(true) => "after a clean stop; ",

@@ -14,7 +14,7 @@ use sexton::actors::lock::Name;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The number of leases per request.
+/// The maximum number of leases per request.
 const PAGE: u64 = 1000;
 
 /// Run background work one pass at a time, at most once per period, without losing a request for it
@@ -198,7 +198,7 @@ impl ClientOptions {
         }
         match said.pointer("/wanted").and_then(Value::as_bool) {
             Some(true) => Ok(()),
-            // For use in scripts: the exit status is enough.
+            // The exit status is the answer; in a script, a message would be in the way.
             _ => Err(Failure::of_command(1, "")),
         }
     }
@@ -213,7 +213,7 @@ impl ClientOptions {
 
     fn reset(&self, mut asked: Fields, wait: u64) -> Result<(), Failure> {
         asked.insert("wait".to_owned(), wait.into());
-        // Sent only once, even if the coordinator restarts: a reset that it has received is carried out.
+        // Sent only once, even if the coordinator restarts: the first request may have been carried out.
         let patience = Duration::from_secs(wait + 15);
         let said = self.act_once("reset", asked, patience)?;
         if said.pointer("/gone") == Some(&true.into()) {

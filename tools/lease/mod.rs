@@ -3,10 +3,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommands and their flags |
-//! | `run.rs` | requesting a pass of a command, and running it in the foreground |
+//! | `run.rs` | requesting a pass that runs a command, and following it in the foreground |
 //! | `set.rs` | settings, parsed from the command line |
 //! | `request.rs` | requests and answers |
-//! | `page.rs` | leases formatted for a terminal, and as Fossil prints them |
+//! | `page.rs` | leases as text for a terminal, and as Fossil prints them |
 
 mod command;
 mod page;

@@ -1,4 +1,4 @@
-//! Formats leases for a terminal, and as Fossil does.
+//! Formats leases for a terminal, and as Fossil prints them.
 
 use crate::lock::shown;
 use crate::process::command;
@@ -17,7 +17,7 @@ fn is(lease: &Value, path: &str) -> bool {
     lease.pointer(path) == Some(&true.into())
 }
 
-/// Formats a lease as `fossil test-backoffice-lease` does: `%-20lld` and what Fossil appends.
+/// Formats a lease as `fossil test-backoffice-lease` does: each number is padded as by `%-20lld`, and followed by Fossil's remark.
 pub(super) fn fossil(lease: &Value) -> String {
     let four = Four::read(
         lease
@@ -108,7 +108,7 @@ fn state(lease: &Value) -> String {
     word.to_owned()
 }
 
-/// Formats a span without rounding.
+/// Formats a time span without rounding.
 fn exact(ms: u64) -> String {
     match (ms % 60_000, ms % 1000) {
         (0, _) if ms > 0 => span(ms),
@@ -136,7 +136,7 @@ fn passes(lease: &Value) -> String {
     format!("{begun} begun, the last complete one is {whole}")
 }
 
-/// Describes the newest pass.
+/// Describes the running pass, or else the last one; `-` if there was none.
 fn current(lease: &Value) -> String {
     let Some(pass) = lease.pointer("/current").filter(|it| !it.is_null()) else {
         return "-".to_owned();
@@ -155,7 +155,7 @@ fn current(lease: &Value) -> String {
     format!("{who}: {stands}, token {token}{id}")
 }
 
-/// Describes who has a pass.
+/// Describes the holder of a pass.
 fn holder(pass: &Value) -> String {
     match words(pass, "/holder").as_str() {
         "launched" => command(pass),
@@ -197,7 +197,8 @@ fn next(lease: &Value) -> String {
     }
 }
 
-/// Formats a lease with a running or upcoming pass: its name, who runs the pass and for how long, and what is next.
+/// Formats a lease with a running or upcoming pass as columns: its name, the holder of the running pass, how long that pass has run,
+/// and the next pass.
 pub(crate) fn stirring(lease: &Value) -> [String; 4] {
     let now = number(lease, "/now");
     let (who, since) = match lease.pointer("/current") {
@@ -222,7 +223,7 @@ pub(crate) fn stirring(lease: &Value) -> [String; 4] {
     [shown(lease, "name"), who, since, next]
 }
 
-/// Formats leases with a running or upcoming pass, one per line.
+/// Formats leases with a running or upcoming pass as a table.
 pub(crate) fn all_stirring(leases: &[Value]) -> String {
     let heads = [
         ("LEASE", Column::Words),
@@ -233,7 +234,7 @@ pub(crate) fn all_stirring(leases: &[Value]) -> String {
     table(heads, leases.iter().map(stirring))
 }
 
-/// Formats a list of leases, one per line.
+/// Formats a list of leases as a table.
 pub(super) fn list(leases: &[Value]) -> String {
     if leases.is_empty() {
         return "no leases; `sexton lease run NAME -- COMMAND` creates one\n".to_owned();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sexton::refusal::Reason;
 use std::time::Duration;
 
-/// The advice for each refusal.
+/// The advice on a refusal, by its reason.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
@@ -44,7 +44,7 @@ impl ClientOptions {
         client::send(&self.target, &path, fields, wait)?.well(HELPS)
     }
 
-    /// Posts a request; returns `None` if the lease does not exist.
+    /// Posts a request and returns the answer, or `None` if the lease does not exist.
     pub(super) fn try_act(&self, what: &str, fields: Fields) -> Result<Option<Value>, Failure> {
         let path = format!("/v1/leases/{what}");
         let answer = client::send(&self.target, &path, fields, 0)?;

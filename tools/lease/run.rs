@@ -1,7 +1,9 @@
-//! `sexton lease run`: requests a pass of a command, and acts like a shell in the foreground once the command's turn comes.
+//! `sexton lease run`: requests a pass that runs a command, and acts like a shell with the command in the foreground once the pass
+//! begins.
 //!
-//! The coordinator launches the command, and the lease depends only on the command's processes: this process may be killed at any
-//! time. The keeper holds the streams and the environment for the command as long as this process runs.
+//! The coordinator launches the command, and the pass ends only when the command's processes have ended: this process may be killed at
+//! any time. Until the launch, the keeper (the process that launches commands for the coordinator) holds this process's streams and
+//! environment for the command, the *parcel*, but only as long as this process runs.
 
 use crate::client::{Fields, fields, rest};
 use crate::lease::command::LeaseSelector;
@@ -19,7 +21,7 @@ use std::process::Command;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// The pause before the result of a failed launch is requested again.
+/// The pause between checks whether the coordinator has launched the command again after a failed launch.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Request a pass: run a command, now or when its turn comes
@@ -144,7 +146,7 @@ impl Run {
         ))
     }
 
-    /// Runs the command of --if, if given, and returns whether there is anything to do.
+    /// Returns whether there is anything to do: the command of `--if` succeeds, or `--if` was not given.
     fn has_work(&self) -> Result<bool, Failure> {
         let Some(condition) = &self.condition else {
             return Ok(true);
@@ -156,7 +158,7 @@ impl Run {
         Ok(status.success())
     }
 
-    /// Returns the launch of the command line, or `None` if it has no command.
+    /// Returns the fields of a request to launch the command, or `None` if the command line has no command.
     fn launch(&self) -> Result<Option<Fields>, Failure> {
         if self.command.is_empty() {
             return Ok(None);
@@ -185,7 +187,7 @@ impl Run {
         first.map_or_else(String::new, |it| it.to_string_lossy().into_owned())
     }
 
-    /// Reports the answer to a request that does not wait.
+    /// Prints the answer to a request that does not wait.
     fn answered(&self, asking: &ClientOptions, said: &Value) -> Result<(), Failure> {
         if !asking.json && self.is_turned_away(said) {
             return Ok(());
@@ -197,7 +199,7 @@ impl Run {
         })
     }
 
-    /// Returns whether the request was turned away, and reports why.
+    /// Returns whether the request was turned away, and if so, prints why.
     fn is_turned_away(&self, said: &Value) -> bool {
         let lease = self.which.name.to_text();
         match words(said, "/turn").as_str() {
@@ -224,14 +226,14 @@ impl Run {
         processes: &process::ClientOptions,
         mut launch: Fields,
     ) -> Result<(), Failure> {
-        // Catch signals before the request is made: from here on, a signal either withdraws the request or goes to its command.
+        // Catch signals before the request is made: from here on, a signal either withdraws the request or is sent to its command.
         let mut foreground = Foreground::listen()?;
         let handed = match HeldParcel::over(processes, true) {
             Ok(handed) => {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
                 Ok(handed)
             }
-            // A request without streams is better than none.
+            // The keeper refuses the parcel: make the request without it rather than fail.
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
@@ -257,7 +259,7 @@ impl Run {
         let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);
         for signal in signals {
-            // The process may have ended meanwhile, which its record will show.
+            // An error is ignored: the process may have ended meanwhile, as its record will show.
             drop(processes.send(&id, signal));
         }
         let name = self.name();
@@ -265,7 +267,7 @@ impl Run {
             if record.pointer("/failure/step") != Some(&"parcel".into()) {
                 return outcome(record, &name);
             }
-            // The keeper was killed meanwhile, and the parcel was lost with it: the coordinator launches the command without it.
+            // The keeper was killed and the parcel was lost with it. The coordinator launches the command again, without the parcel.
             tell("the keeper restarted, so the command runs without this process's streams");
             let id = turn.launched_anew(&id)?;
             outcome(
@@ -288,7 +290,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Waits for the turn. Returns the process id of the command, and signals that arrived too late to withdraw the request.
+    /// Waits until the pass has begun. Returns the process id of the command, and signals that arrived too late to withdraw the request.
     fn awaited(
         &self,
         foreground: &mut Foreground,
@@ -314,7 +316,7 @@ impl Turn {
         }
     }
 
-    /// Withdraws the request and reports the withdrawal; returns false if its pass has begun.
+    /// Tries to withdraw the request. Returns whether it was withdrawn, which is then printed: `false` if its pass has begun.
     fn is_given_back(&self) -> Result<bool, Failure> {
         let mut asked = self.which.clone();
         asked.extend(fields([("place", self.place.into())]));
@@ -330,7 +332,8 @@ impl Turn {
         Ok(true)
     }
 
-    /// Waits for the process that is launched in place of `failed`, and returns its id.
+    /// Waits for the process that is launched in place of `failed`, and returns its id. If the pass has ended, returns the id of its last
+    /// process, which may be `failed`.
     fn launched_anew(&self, failed: &str) -> Result<String, Failure> {
         loop {
             let lease = self.asking.look("/lease", &self.which)?;
@@ -343,7 +346,7 @@ impl Turn {
         }
     }
 
-    /// Waits until the pass of this request has begun, and returns the id of its process.
+    /// Waits until the pass of this request has begun, and returns the id of its process. Fails if the request was dropped.
     fn come(&self, mut lease: Value) -> Result<String, Failure> {
         let is_its = |lease: &Value, path: &str| {
             lease.pointer(path).and_then(Value::as_u64) == Some(self.place)

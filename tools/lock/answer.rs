@@ -1,4 +1,4 @@
-//! Answers about locks: as tables, and as failures with an exit status.
+//! Formats answers about locks as tables, and converts refusals to failures.
 
 use crate::client::{self, Answer, Fields, Target};
 use crate::lock::named::shown;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use sexton::clock::Timestamp;
 use sexton::refusal::Reason;
 
-/// The advice for each refusal.
+/// The advice on a refusal, by its reason.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Held,
@@ -53,7 +53,8 @@ pub(crate) fn refused(mut said: Value) -> Failure {
     Failure::refused(&said, HELPS)
 }
 
-/// Converts a refusal as [`refused`] does. If the lock is held, the failure also names the time since which its holder has it.
+/// Converts a refusal as [`refused`] does. If the lock is held, the message also has the time at which the holder was granted the lock
+/// or last renewed it.
 pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> Failure {
     let is_held = said.pointer("/reason") == Some(&Reason::Held.word().into());
     let since = is_held.then(|| holder_since(target, lock, &said)).flatten();
@@ -64,10 +65,11 @@ pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> 
     }
 }
 
-/// The maximum width of the line about a wait, in characters: that of a narrow terminal, less the cursor.
+/// The maximum width of the line about a wait, in characters: the width of a narrow terminal, less one column for the cursor.
 const COLUMNS_MAX: usize = 79;
 
-/// Describes a wait for a lock: who holds it, and since when. `None` if nobody holds it any more.
+/// Describes a wait for a lock by the holder of the lock and the time since which it holds it. Returns `None` if nobody holds the lock
+/// or the coordinator does not answer.
 pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
     let (holder, since) = holder(target, lock)?;
     let since = since.map_or_else(String::new, |at| format!(" since {}", time(at)));
@@ -76,13 +78,15 @@ pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
     Some(line.chars().take(COLUMNS_MAX).collect())
 }
 
-/// Returns when the holder named by a refusal was granted the lock, or last renewed it; `None` if it no longer holds it.
+/// Returns the time at which the holder named in a refusal was granted the lock or last renewed it. Returns `None` if it no longer holds
+/// the lock.
 fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestamp> {
     let (holder, since) = holder(target, lock)?;
     since.filter(|_| holder == shown(said, "owner"))
 }
 
-/// Returns the holder of a lock, and when it was granted the lock or last renewed it.
+/// Returns the holder of a lock, and the time at which it was granted the lock or last renewed it. Returns `None` if nobody holds the
+/// lock or the coordinator does not answer.
 fn holder(target: &Target, lock: &Fields) -> Option<(String, Option<Timestamp>)> {
     let mut query = lock.clone();
     query.retain(|field, _| !field.starts_with("owner"));
@@ -127,7 +131,7 @@ pub(super) fn table(entries: &[Value]) -> String {
     crate::table::table(heads, rows)
 }
 
-/// Formats the time after which an entry expires unless it is renewed.
+/// Formats the time until an entry expires unless it is renewed, or `fencing` if the lock has expired and its process is being killed.
 fn left(entry: &Value) -> String {
     if entry.pointer("/fencing") == Some(&true.into()) {
         return "fencing".to_owned();

@@ -1,6 +1,6 @@
-//! Runs a command under a lock of a coordinator that is reached over TCP and cannot see the process: the lock has a TTL and is
-//! renewed while the command runs. This is weaker than a binding: a machine that is suspended for longer than the TTL loses the
-//! lock, and notices only afterwards.
+//! Runs a command under a lock of a coordinator that is reached over TCP, and so cannot watch the command's processes: the lock has a
+//! TTL and is renewed while the command runs. This is weaker than a lock that is bound to processes: if the machine is suspended for
+//! longer than the TTL, another owner may get the lock before this process can stop the command.
 
 use crate::client::{Fields, instant, rest};
 use crate::lock::run::{HeldLock, OnLost};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// The time between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL for a command whose lock was lost.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Signals that are forwarded to the command.
@@ -44,7 +44,8 @@ impl ByTtl {
         }
     }
 
-    /// Runs the command and exits with its status.
+    /// Runs the command and returns its exit status as a failure, unless that is 0. If the lock was lost and the command was stopped for
+    /// that, the status is `lost_exit` instead.
     pub(super) fn run(self, command: &[OsString]) -> Result<(), Failure> {
         let (name, arguments) = command.split_first().expect("a command is required");
         let failed = |error: &dyn std::fmt::Display| {
@@ -54,7 +55,7 @@ impl ByTtl {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| failed(&error))?;
-        // Caught before the command starts, so that no signal for it is missed.
+        // Catch signals before the command starts, so that none for it is missed.
         let heard = [&FORWARDED[..], &IGNORED].concat();
         let heard: Vec<i32> = heard.into_iter().map(Signal::as_raw).collect();
         let signals = runtime.block_on(async { Signals::listen(&heard) });
@@ -90,7 +91,7 @@ impl ByTtl {
         runtime.block_on(signals.pass_on(end, |number| {
             let forwarded = FORWARDED.into_iter().find(|it| it.as_raw() == number);
             if let Some(signal) = forwarded {
-                // The command may have ended meanwhile, which the wait shows.
+                // An error is ignored: the command may have ended meanwhile, as `wait` will show.
                 let _ = pidfd_send_signal(&*process, signal);
             }
         }));
@@ -109,7 +110,7 @@ impl ByTtl {
         exit(status)
     }
 
-    /// Renews the lock until this process ends or the lock is lost.
+    /// Renews the lock in a thread until this process ends or the lock is lost. Then sets `lost`, and warns or stops the command.
     fn renew(&self, process: &Arc<OwnedFd>, lost: &Arc<AtomicBool>) {
         let (held, ttl, on_lost) = (self.held.clone(), self.ttl, self.on_lost);
         let (process, lost) = (Arc::clone(process), Arc::clone(lost));
@@ -142,12 +143,12 @@ impl ByTtl {
             rest(GRACE);
             let _ = pidfd_send_signal(&*process, Signal::KILL);
         };
-        // Without this thread the lock expires after its TTL, as on a suspended machine.
+        // If the thread cannot be spawned, the lock expires after its TTL, as on a suspended machine.
         drop(Builder::new().name("renew".to_owned()).spawn(renewing));
     }
 }
 
-/// Exits like a command that ended with `status`.
+/// Converts the end of a command to the exit status that a shell would report: 128 plus the signal if a signal ended it.
 fn exit(status: ExitStatus) -> Result<(), Failure> {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     match code.and_then(|code| u8::try_from(code).ok()) {

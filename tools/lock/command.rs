@@ -18,7 +18,7 @@ pub(super) const WAIT_MAX: u64 = 3600;
 /// The maximum TTL of a lock, in seconds.
 pub(super) const TTL_MAX: u64 = u16::MAX as u64;
 
-/// The number of entries per request.
+/// The maximum number of entries per request.
 const PAGE: u64 = 1000;
 
 /// Take, renew and release locks, and show who holds them
@@ -200,7 +200,7 @@ impl Lock {
     }
 }
 
-/// Collects the names that were given, as fields of a request.
+/// Returns the names that were given as fields of a request.
 fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
     let mut filter = Map::new();
     for (field, name) in names {
@@ -333,7 +333,7 @@ impl ClientOptions {
         if entries.is_empty() {
             return print("no locks\n");
         }
-        // Each page is sorted, but the list as a whole is not.
+        // Each page of the answer is sorted, but the whole list is not.
         entries.sort_by_cached_key(|entry| {
             let place = number(entry, "/place");
             (shown(entry, "key"), shown(entry, "index"), place)
@@ -345,7 +345,7 @@ impl ClientOptions {
         print(&format!("there are more: --limit is {limit}\n"))
     }
 
-    /// Waits until the lock is lost; each request waits at most an hour.
+    /// Waits until the lock is lost, with requests that each wait at most an hour. Fails if it is still held after `wait` seconds.
     fn until_lost(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
         let mut left = wait;
         loop {

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommands, and the requests they make |
-//! | `run.rs` `by_ttl.rs` | a command that runs only while it holds a lock: bound to its processes, or over TCP by a TTL |
+//! | `run.rs` `by_ttl.rs` | a command that runs only while it holds a lock: one bound to its processes, or over TCP one with a TTL |
 //! | `named.rs` | keys, indexes and owners on the command line and in JSON |
 //! | `answer.rs` | answers: as text, as JSON, and as an exit status |
 

@@ -54,7 +54,7 @@ impl EntrySelector {
     }
 }
 
-/// Makes a unique owner name: USER@HOST:PID of the shell, to be read in lists, and 16 random digits.
+/// Returns a unique owner name: `USER@HOST:PID` of the shell, which people recognize in lists, and 16 random digits.
 pub(super) fn own_name() -> Result<Name, Failure> {
     let user = std::env::var_os("USER").map(|user| user.to_string_lossy().into_owned());
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
@@ -90,7 +90,7 @@ pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
     };
 }
 
-/// Formats a name in an answer; `-` if there is none.
+/// Formats a name in an answer, or `-` if it is missing.
 pub(crate) fn shown(object: &Value, field: &str) -> String {
     let text = object.get(field).and_then(Value::as_str);
     let encoded = object.get(format!("{field}_b64")).and_then(Value::as_str);

@@ -1,8 +1,8 @@
 //! `sexton lock run`: runs a command only while it holds a lock.
 //!
-//! On the coordinator's machine the lock is bound to the record of this process and its whole tree, which includes the command.
-//! No matter which process is killed, the lock is not granted again while a process of the command is alive. Over TCP, only a TTL
-//! guards the lock: see `by_ttl.rs`.
+//! On the coordinator's machine this process is registered with the coordinator, and the lock is bound to it and all its descendants,
+//! which include the command. No matter which process is killed, the lock is not granted again while a process of the command is
+//! alive. Over TCP, the lock has only a TTL: see `by_ttl.rs`.
 
 use crate::client::{self, Fields, Target, Where, fields, rest};
 use crate::lock::answer::{refused, refused_by_holder, wait_line};
@@ -27,10 +27,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long to wait for processes that the command left behind before reporting them, in seconds.
+/// How long to wait for processes that outlive the command before a message about them is printed, in seconds.
 const SETTLE: u64 = 1;
 
-/// Most short commands end within this time; the watch for a lost lock starts only after it.
+/// The time before the watch for a lost lock starts. Most short commands end within it, and so cause no request.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// What to do with the command when its lock is lost.
@@ -146,7 +146,7 @@ impl Run {
         self.attached(&asking, (&own, command), &held)
     }
 
-    /// Waits for the lock and takes it.
+    /// Waits for the lock and takes it. Fails with the status of `--conflict-exit` if the wait times out.
     fn acquire(&self, target: &Target, how: &Fields) -> Result<HeldLock, Failure> {
         let owner = self.owner.clone().map_or_else(own_name, Ok)?;
         let lock = entry(&self.which, &owner);
@@ -227,10 +227,10 @@ impl Run {
     }
 }
 
-/// While this process waits for a lock, shows on a terminal who holds the lock.
+/// Shows the holder of a lock on the terminal, until the returned value is dropped.
 fn show_wait(target: &Target, lock: &Fields) -> Progress {
     let (target, lock) = (target.clone(), lock.clone());
-    // The line is rewritten ten times a second. Asking once a second is enough.
+    // The line is rewritten ten times a second, but one request a second is enough.
     let (looks, line) = (AtomicU32::new(0), Mutex::new(None));
     let words = move || {
         let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,11 +242,12 @@ fn show_wait(target: &Target, lock: &Fields) -> Progress {
     Progress::start(words, |_| {})
 }
 
-/// Releases the lock if no process of the command is left. Otherwise the lock passes on when the last one ends.
+/// Releases the lock if no process of the command is left. Otherwise prints that it will be granted to the next owner when the last
+/// process ends.
 fn settle(asking: &ClientOptions, record: &Value, held: &HeldLock) {
     let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), WaitExtent::Tree);
     if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
-        // An error does not matter: the lock passes on when this process ends. This only releases it sooner.
+        // An error does not matter: the lock is released when this process ends. The request only releases it sooner.
         drop(held.post("release", fields([("leaves", true.into())]), 0));
     } else {
         tell(
@@ -269,11 +270,11 @@ impl HeldLock {
         client::send(&self.target, &format!("/v1/locks/{what}"), asked, wait)
     }
 
-    /// Stops the command if the lock is taken from it.
+    /// Waits until the lock is lost, then sets `lost` and stops the command.
     fn stop_when_lost(&self, id: &str, lost: &AtomicBool) {
         loop {
             let Ok(answer) = self.post("watch", Fields::new(), WAIT_MAX) else {
-                // The coordinator cannot be reached. When it is back, the lock is as it was.
+                // The coordinator cannot be reached. Its restart does not change the lock.
                 rest(Duration::from_secs(1));
                 continue;
             };
@@ -296,7 +297,7 @@ impl HeldLock {
         ]);
         let mut asked = self.lock.clone();
         asked.extend(bound);
-        // On failure the lock stays bound to this process.
+        // If this fails, the lock stays bound to this process.
         drop(client::send(&self.target, "/v1/locks/acquire", asked, 0));
         let held = self.clone();
         let renewing = move || {
@@ -305,7 +306,7 @@ impl HeldLock {
                 drop(held.post("renew", Fields::new(), 0));
             }
         };
-        // Without this thread the command is killed after the TTL.
+        // If the thread cannot be spawned, the command is killed after the TTL.
         drop(Builder::new().name("renew".to_owned()).spawn(renewing));
     }
 }

@@ -1,6 +1,6 @@
-//! Carries out a plan: writes a journal of the kept records next to the damaged one, and swaps it in.
+//! Carries out a plan: writes a journal of the kept records next to the damaged one, and exchanges the two.
 //!
-//! If this is interrupted, a start on the directory is either refused as before or succeeds, and every replaced file still exists.
+//! After an interruption, startup on the directory is either refused as before or succeeds, and every replaced file still exists.
 
 use crate::recover::plan::Plan;
 use crate::report::Failure;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The folder in which the new journal is built.
 const MADE: &str = "recovering";
-/// The size of a batch of written records, in bytes.
+/// The size from which a batch of records is written, in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Carries out the plan, and returns the name of the folder with the replaced files.
@@ -61,7 +61,7 @@ fn if_there(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Returns an unused name for the folder with the replaced files.
+/// Returns a name with the current time for the folder of the replaced files. Fails if that folder exists.
 fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     let now = text::time(SystemClock::starting_at(Timestamp(0)).wall());
     let time: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -74,7 +74,7 @@ fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Writes the kept records, with marks that show where they begin and end.
+/// Writes a new journal of the kept records. Marks connect it to the snapshot, and reserve the sequence numbers that may have been used.
 fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(from.root().join(MADE)));
     let sizes = Sizes::default();
@@ -97,7 +97,8 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let mut batch = Batch::default();
     let reserve = Mark::Reserve { bound: plan.bound };
     if let Some((_, seal)) = &plan.base {
-        // Shows a reader that has the snapshot's state where to start reading.
+        // A reader that has loaded the snapshot requires a record at or before the snapshot's sequence number: it shows that the journal
+        // continues from the snapshot.
         put(&mut batch, seal.manifest.begun, seal.manifest.at, &reserve);
     }
     salvage(from, &mut |piece| {
@@ -121,7 +122,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     })?;
     let mut last = plan.last;
     if let Some((slot, seal)) = plan.base.as_ref().filter(|(_, seal)| seal.mark > last) {
-        // This mark identifies the journal as belonging to the snapshot.
+        // Without this mark, the snapshot would count as one of another journal.
         let mark = Mark::Checkpoint {
             slot: slot.number(),
             states: seal.manifest.states.clone(),
@@ -129,7 +130,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
         put(&mut batch, seal.mark, plan.at, &mark);
         last = seal.mark;
     }
-    // The next start skips the numbers up to the bound, as after any crash.
+    // The next startup skips the sequence numbers up to the bound, as after any crash.
     put(&mut batch, Seq(last.0 + 1), plan.at, &reserve);
     writer.write(&mut batch)?;
     writer.sync()?;

@@ -1,4 +1,4 @@
-//! The subcommand: its flags, refusals and exit statuses.
+//! The subcommand `sexton recover`: its flags, refusals and exit statuses.
 
 use crate::directory;
 use crate::isolated::Copies;
@@ -71,7 +71,7 @@ impl Recover {
         } else {
             let aside = carry::out(&disk, &plan)?;
             if let Some(refused) = refusal(&self.data)? {
-                let words = format!("failed to recover: a start is still refused: {refused}");
+                let words = format!("failed to recover: startup is still refused: {refused}");
                 let help = format!(
                     "the replaced files are in {}",
                     self.data.join(aside).display()
@@ -95,19 +95,19 @@ impl Recover {
 
     fn nothing_to_do(&self) -> Result<(), Failure> {
         if !self.skip.is_empty() {
-            let words = "--skip: a start on this directory is not refused";
+            let words = "--skip: this directory needs no recovery: startup is not refused";
             return Err(Failure::usage(words));
         }
         let data = self.data.display();
         report::print(&if self.json {
             json!({ "data": self.data, "refused": null }).to_string() + "\n"
         } else {
-            format!("nothing to recover: a start on {data} is not refused\n")
+            format!("nothing to recover: startup on {data} is not refused\n")
         })
     }
 }
 
-/// Returns why a start would be refused, or `None` if it would not.
+/// Returns why startup would be refused, or `None` if it would not be. Fails if a newer version wrote the directory.
 fn refusal(data: &Path) -> Result<Option<String>, Failure> {
     let copies = Copies::of(data)?;
     let mut actors = Actors::empty(&Rules::default());
@@ -124,7 +124,7 @@ fn refusal(data: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Returns whether the directory is intact but written by a newer version.
+/// Returns whether the error means that a newer version wrote the directory, so that there is nothing to repair.
 fn is_newer(error: &RecoveryError) -> bool {
     use sexton::persist::PersistError::VersionTooNew;
     matches!(

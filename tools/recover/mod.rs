@@ -1,13 +1,13 @@
 //! `sexton recover`: repairs a directory that cannot be started, by dropping the parts that cannot be read.
 //!
-//! The readable snapshot and the records after it are committed as in a start, which shows how far they can be. The kept records are
-//! written to a new journal, which replaces the damaged one; the damaged one is kept aside.
+//! To find out what can be kept, the newest readable snapshot is loaded and the records after it are applied, as at startup. The kept
+//! records are written to a new journal, which replaces the damaged one. The damaged journal is moved to another folder, not deleted.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommand |
 //! | `plan.rs` | what would be kept, and what would be lost |
-//! | `pieces.rs` | the pass over the journal that makes a plan |
+//! | `pieces.rs` | the pass over the journal that finds out which records can be kept |
 //! | `carry.rs` | carrying out a plan |
 //! | `page.rs` | a plan as text and as JSON |
 

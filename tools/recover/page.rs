@@ -46,10 +46,12 @@ pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
         verb,
         &match (&plan.nothing, &plan.base) {
             (Some(nothing), _) => format!("nothing: {nothing}"),
-            (None, None) => format!("{records} of the journal, up to {last}"),
+            (None, None) => format!("{records} of the journal, up to seq {last}"),
             (None, Some((slot, seal))) => {
                 let begun = seal.manifest.begun;
-                format!("snapshot {slot} up to {begun}, and {records} after it, up to {last}")
+                format!(
+                    "snapshot {slot} up to seq {begun}, and {records} after it, up to seq {last}"
+                )
             }
         },
     );
@@ -86,7 +88,7 @@ pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
     page
 }
 
-/// Returns whether records follow the point at which recovery stops.
+/// Returns whether there are readable records after the one at which recovery stops.
 fn follows(plan: &Plan, stop: Seq) -> bool {
     let is_later = |lost: &Lost| matches!(lost, Lost::Record { line, .. } if line.seq.is_some_and(|seq| seq > stop));
     plan.lost.iter().any(is_later)

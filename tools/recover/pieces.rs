@@ -1,4 +1,6 @@
-//! The pass over the journal that makes a plan: finds which records can be applied after the snapshot, and where that stops.
+//! One pass over a damaged journal: finds out which records can be applied after the snapshot, and where recovery stops.
+//!
+//! The pass takes the journal in pieces: readable records, and gaps of bytes that are not records. It changes no file.
 
 use crate::recover::plan::{LOST_MAX, Lost};
 use sexton::clock::Timestamp;
@@ -16,29 +18,37 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The state of a pass.
 pub(super) struct Pieces {
-    /// The state after the kept records, as a start would have it.
+    /// The state after the kept records, as startup would rebuild it.
     pub(super) replay: Replay,
-    /// Decodes records that are lost.
+    /// Decodes lost records for the report, without applying them.
     reading: Replay,
     /// The last sequence number included in the snapshot.
     begun: Seq,
-    /// The positions at which recovery may skip a record, and records that must not be applied.
+    /// The positions of `--skip`, at which a record may be dropped.
     skips: BTreeSet<Seq>,
+    /// The records to drop because an earlier pass could not apply them.
     excluded: BTreeSet<Seq>,
-    /// The sequence number from which nothing is kept.
+    /// The sequence number from which nothing is kept, if recovery stops before the end.
     pub(super) stop: Option<Seq>,
+    /// The positions at which a record was dropped. A position of `--skip` that is not among them had no effect.
     pub(super) used: BTreeSet<Seq>,
+    /// The number of records that are kept.
     pub(super) kept: u64,
-    /// The last kept record, and its time.
+    /// The sequence number of the last kept record.
     pub(super) last: Seq,
+    /// The time of the last kept record.
     pub(super) at: Timestamp,
+    /// The losses, at most [`LOST_MAX`].
     pub(super) lost: Vec<Lost>,
+    /// The number of readable records that are lost.
     pub(super) lost_records: u64,
-    /// The bound below which sequence numbers may have been used, according to the readable records.
+    /// The bound below which sequence numbers may have been used, according to the readable records and the snapshots.
     pub(super) known: Seq,
     /// The number of unreadable bytes, which may have held more records.
     pub(super) unread: u64,
+    /// The gaps since the last record.
     pending: Vec<Gap>,
+    /// The sequence number of the last record, kept or lost.
     previous: Seq,
     /// Whether the journal continues the snapshot without a gap.
     joined: bool,
@@ -76,7 +86,7 @@ impl Pieces {
         }
     }
 
-    /// Processes the next piece.
+    /// Processes the next piece of the journal. Fails if the pass must be repeated.
     pub(super) fn take(&mut self, piece: Piece) -> Result<(), Again> {
         match piece {
             Piece::Gap(gap) => {
@@ -106,7 +116,7 @@ impl Pieces {
             self.known = self.known.max(bound);
         }
         if record.seq <= self.begun {
-            // Unreadable bytes before this record were covered by the snapshot.
+            // The snapshot includes this record, and so everything that the unreadable bytes before it contained.
             self.pending.clear();
             self.joined = true;
             return Ok(());
@@ -145,7 +155,7 @@ impl Pieces {
         }
     }
 
-    /// Ends the pass. The journal is known to have reached `reaches`.
+    /// Ends the pass. According to the snapshots, the journal contained records at least up to `reaches`.
     pub(super) fn end(&mut self, reaches: Seq) {
         self.known = self.known.max(Seq(reaches.0.saturating_add(1)));
         if !self.pending.is_empty() {
@@ -166,7 +176,7 @@ impl Pieces {
         Seq(self.known.0.saturating_add(unread))
     }
 
-    /// Notes a missing part, up to the next existing record.
+    /// Adds a missing part of the journal to the losses. `next` is the sequence number at which the journal continues.
     fn missing(&mut self, found: &str, next: Option<Seq>) {
         self.unread += SEGMENT_BYTES;
         self.pending.push(Gap {
@@ -179,7 +189,8 @@ impl Pieces {
         self.gap(next);
     }
 
-    /// Notes unreadable bytes before the record `next`. If the numbers are consecutive, nothing was lost.
+    /// Adds the pending gaps to the losses, unless the sequence numbers before and after them are consecutive, so that no record is
+    /// missing. `next` is the record after the gaps, if there is one. Recovery stops before the gaps if it may not skip them.
     fn gap(&mut self, next: Option<Seq>) {
         let gaps = std::mem::take(&mut self.pending);
         let from = Seq(self.previous.0.saturating_add(1));
@@ -224,7 +235,7 @@ impl Pieces {
         }
     }
 
-    /// Decodes a record as far as possible.
+    /// Decodes a lost record for the report. If that fails, the line has only its number, time and actor.
     fn line(&mut self, record: &Owned) -> Line {
         let read = self.reading.record(&record.record());
         read.unwrap_or_else(|_| {

@@ -16,31 +16,36 @@ use sexton::spine::recovery::{SnapshotSurvey, look};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The maximum number of losses that are listed; further ones are only counted.
+/// The maximum number of losses that are listed. Further lost records are only counted.
 pub(super) const LOST_MAX: usize = 1000;
 
 /// A plan for a recovery.
 pub(crate) struct Plan {
-    /// The snapshot that is kept, and the first segment of the new journal.
+    /// The snapshot that is kept, if one can be read.
     pub(super) base: Option<(SlotId, Seal)>,
+    /// The number of the first segment of the new journal.
     pub(super) first_segment: u64,
-    /// Records that are skipped, and the number from which nothing is kept.
+    /// The records that are skipped.
     pub(super) excluded: BTreeSet<Seq>,
+    /// The sequence number from which nothing is kept, if recovery stops before the end.
     pub(super) stop: Option<Seq>,
-    /// The number of records that are kept, and the last of them.
+    /// The number of records that are kept.
     pub(super) kept: u64,
+    /// The sequence number of the last kept record.
     pub(super) last: Seq,
+    /// The time of the last kept record.
     pub(super) at: Timestamp,
+    /// The losses, at most [`LOST_MAX`].
     pub(super) lost: Vec<Lost>,
     /// The number of readable records that are lost.
     pub(super) lost_records: u64,
-    /// The reason why nothing can be kept.
+    /// The reason why nothing can be kept, if so.
     pub(super) nothing: Option<String>,
     /// The sequence number at which numbering continues.
     pub(super) bound: Seq,
 }
 
-/// A loss.
+/// Something that recovery drops.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Lost {
@@ -50,16 +55,17 @@ pub(super) enum Lost {
         offset: u64,
         bytes: u64,
         found: String,
-        /// The range of sequence numbers that the bytes may have held.
+        /// The first sequence number that the bytes may have held.
         from: Seq,
+        /// The last sequence number that the bytes may have held; `None` if no record follows them.
         to: Option<Seq>,
-        /// Their content, if it can be decoded although the checksum is wrong.
+        /// The record in the bytes, if it can be decoded although its checksum is wrong.
         seems: Option<Line>,
     },
     /// A readable record that is not kept.
     Record {
         line: Line,
-        /// Why it cannot be applied, if that is the reason.
+        /// Why it cannot be applied. `None` if it is dropped only because recovery stops before it or skips it.
         cause: Option<String>,
     },
 }
@@ -91,7 +97,7 @@ fn begun((_, seal): &(SlotId, Seal)) -> Seq {
     seal.manifest.begun
 }
 
-/// Makes a plan, without changing anything.
+/// Makes a plan, without changing anything. Fails if recovery does not stop at one of `skips`.
 pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> {
     let disk = RealDisk::new(data);
     let copies = Copies::of(data)?;

@@ -1,5 +1,5 @@
-//! Finds where the replay of a directory begins: at the first existing record, with the state of a snapshot if the beginning of the
-//! journal no longer exists.
+//! Finds where the replay of a directory begins: at the first record, or with a snapshot if the beginning of the journal no longer
+//! exists.
 
 use crate::isolated::Copies;
 use crate::report::Failure;
@@ -15,10 +15,10 @@ use sexton::replay::Replay;
 use sexton::spine::recovery::{self, SnapshotSurvey, decode_mark};
 use std::path::Path;
 
-/// The purpose and the end of a replay.
+/// What a replay must produce, and where it stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
-    /// The position at which it stops.
+    /// The position after which the replay stops; `None` for the end.
     pub(crate) until: Option<Place>,
     /// What the replay must produce.
     pub(crate) wanted: Purpose,
@@ -27,7 +27,7 @@ pub(crate) struct Goal {
 /// The purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// All existing records, with a state alongside if there is one.
+    /// All existing records. From a snapshot on, they can also be shown with the names of the items that they concern.
     Records,
     /// The state at the end.
     State,
@@ -35,7 +35,7 @@ pub(crate) enum Purpose {
     Verification,
 }
 
-/// A position in a log.
+/// A position in a log: a sequence number, or a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Seq(Seq),
@@ -45,10 +45,11 @@ pub(crate) enum Place {
 /// Where a replay begins and stops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Range {
-    /// The sequence number after which the replay begins; `None` for the first existing record.
+    /// The position after which the replay begins; `None` for the first existing record.
     pub(crate) begin: Option<Begin>,
+    /// The sequence number after which the replay stops; `None` for the end.
     pub(crate) until: Option<Seq>,
-    /// Remarks for the user.
+    /// Remarks to print for the user.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -62,7 +63,7 @@ impl Range {
     }
 }
 
-/// Finds the beginning, and loads the snapshot there into the replay.
+/// Finds where the replay begins. If the beginning of the journal no longer exists, loads a snapshot into `replay`.
 pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range, Failure> {
     let disk = RealDisk::new(data);
     let ordinals = segment::ordinals(&disk)?;
@@ -77,7 +78,7 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     if goal.wanted == Purpose::Verification
         && let Err(error) = note(&disk, &range, replay)
     {
-        // The replay reports the same error when it gets there.
+        // The replay reports the same error when it reads that record.
         range.remarks.push(format!(
             "not all digests of checkpoints could be read: failed to {error}"
         ));
@@ -85,7 +86,8 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     Ok(range)
 }
 
-/// Loads a snapshot: the one that leaves the most records to show, or the fewest to replay.
+/// Loads a snapshot that was taken before the end of the replay: the newest one if only the final state is wanted, so that few records
+/// must be replayed, and otherwise the oldest one, so that many can be shown or verified.
 fn with_snapshot(
     data: &Path,
     disk: &RealDisk,
@@ -122,9 +124,9 @@ fn with_snapshot(
             Ok(()) => {
                 let begun = seal.manifest.begun;
                 remarks.push(if goal.wanted == Purpose::Records {
-                    format!("{begins}; the contents of slots are known after {begun}, from snapshot {slot}")
+                    format!("{begins}; names of items are known only after sequence number {begun}, from snapshot {slot}")
                 } else {
-                    format!("{begins}; the replay begins with snapshot {slot}, which holds everything up to {begun}")
+                    format!("{begins}; the replay begins with snapshot {slot}, which holds everything up to sequence number {begun}")
                 });
                 return Ok(Range {
                     begin: (goal.wanted != Purpose::Records).then(|| begin(seal)),
@@ -137,7 +139,7 @@ fn with_snapshot(
     }
     if goal.wanted == Purpose::Records {
         replay.read_only();
-        remarks.push(format!("{begins}; the contents of slots are not known"));
+        remarks.push(format!("{begins}; names of items are not known"));
         return Ok(Range {
             begin: None,
             until,
@@ -148,14 +150,16 @@ fn with_snapshot(
     for (slot, seal) in sealed.iter().filter(|(_, seal)| !fits(seal)) {
         let upto = seal.manifest.states.iter().map(|state| state.upto).max();
         let upto = upto.unwrap_or(seal.manifest.begun);
-        remarks.push(format!("snapshot {slot} goes up to {upto}, which is later"));
+        remarks.push(format!(
+            "snapshot {slot} goes up to sequence number {upto}, which is later"
+        ));
     }
     Err(Failure::unreachable(remarks.join("; ")).help(
         "no state exists before that of a snapshot; leave out --state and --verify to see the existing records",
     ))
 }
 
-/// Returns the last sequence number known from snapshots, up to a time.
+/// Returns the last sequence number that is included in a snapshot taken up to the time `until`, or 0 if `until` is no time.
 fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
     let Some(Place::Time(until)) = until else {
         return Seq(0);
@@ -168,7 +172,7 @@ fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
         .unwrap_or_default()
 }
 
-/// Converts a time to the last sequence number up to it, which is at least `known`.
+/// Converts a position to a sequence number, and a time to the last sequence number up to it, which is at least `known`.
 fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<Seq>, PersistError> {
     let until = match until {
         None => return Ok(None),
@@ -177,7 +181,7 @@ fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<S
     };
     let mut last = known;
     let mut reader = Reader::open_present(disk)?;
-    // Damage after that time does not matter; damage before it is reported when the replay gets there.
+    // Damage after that time does not matter; damage before it is reported when the replay reads it.
     while let Ok(Some(record)) = reader.next() {
         if record.at > until {
             break;
@@ -187,7 +191,7 @@ fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<S
     Ok(Some(last))
 }
 
-/// Makes the replay compare states with the digests of checkpoints.
+/// Passes the digests of checkpoints to the replay, which compares its states with them.
 fn note(
     disk: &RealDisk,
     range: &Range,

@@ -1,4 +1,4 @@
-//! The subcommand and its output.
+//! The subcommand `sexton replay`: its flags, its output and its exit statuses.
 
 use crate::directory;
 use crate::replay::beginning::{Goal, Place, Purpose, Range, find};
@@ -24,10 +24,10 @@ const LOGS: &str =
 
 /// Show the history, record by record, from a data directory or a log of JSON lines
 ///
-/// Never writes, and can be used beside a running coordinator. A damaged journal is shown up to the damage, with exit status 3.
+/// Never writes, and can be used while a coordinator is running. A damaged journal is shown up to the damage, with exit status 3.
 /// If the beginning of a journal no longer exists, all existing records are shown, and --state and --verify begin with a
-/// snapshot. In a hand-written log, a line needs only an actor and a message: the replay decides its outcome, after everything
-/// that is due before it.
+/// snapshot. In a hand-written log, a line needs only an actor and a message: the replay decides its outcome, after it has
+/// handled the deadlines that expire before it.
 #[derive(Args, Default)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every record
@@ -98,7 +98,7 @@ fn parse_place(text: &str) -> Result<Place, String> {
 }
 
 impl Place {
-    /// Returns whether a line comes before this position.
+    /// Returns whether a line is before this position.
     fn is_ahead_of(self, line: &Line) -> bool {
         match self {
             Self::Seq(place) => line.seq.is_some_and(|seq| seq < place),
@@ -106,7 +106,7 @@ impl Place {
         }
     }
 
-    /// Returns whether a line comes after this position.
+    /// Returns whether a line is after this position.
     fn is_past(self, line: &Line) -> bool {
         match self {
             Self::Seq(place) => line.seq.is_some_and(|seq| seq > place),
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-/// Prints the history of an item, as far as it is in the journal of this directory.
+/// Prints the history of an item from the journal of a directory. If its beginning no longer exists, the history begins later.
 pub(crate) fn tell_story(data: &Path, item: Item) -> Result<(), Failure> {
     let replaying = Replaying {
         log: data.to_owned(),
@@ -149,7 +149,7 @@ impl Replaying {
             self.open(&mut shown)?;
             self.replay_lines(&mut replay, &mut shown, &text)
         };
-        // Show the part that could be read, even if the rest could not.
+        // Show the part that was read, even if an error ended it.
         if read.is_ok() || replay.last() > Seq(0) {
             self.show_end(&mut replay, &mut shown)?;
         }
@@ -183,7 +183,7 @@ impl Replaying {
         }
     }
 
-    /// Prints remarks on the records that were shown.
+    /// Prints remarks on the records that were shown, or on why none were.
     fn remark(&self, shown: &Sink, last: Seq) {
         if let Some(file) = self.export.as_deref().filter(|_| !self.exports_to_output()) {
             let count = text::count(shown.records, "record");
@@ -195,10 +195,12 @@ impl Replaying {
         match self.item.followed() {
             _ if shown.records > 0 => {}
             Some(item) => tell(&format!(
-                "the log, which ends at {last}, has nothing about {item}"
+                "the log, which ends at sequence number {last}, has nothing about {item}"
             )),
             None if self.from.is_some() => {
-                tell(&format!("nothing is shown: the log ends at {last}"));
+                tell(&format!(
+                    "nothing is shown: the log ends at sequence number {last}"
+                ));
             }
             None => {}
         }
@@ -259,7 +261,7 @@ impl Replaying {
             self.show(&line, shown)?;
         }
         if let Some(cut) = &reader.tail().cut {
-            tell(&format!("a start would {}", cut_words(cut)));
+            tell(&format!("startup would {}", cut_words(cut)));
         }
         Ok(())
     }
@@ -389,7 +391,7 @@ impl Replaying {
         if self.verify && replay.mismatches().is_empty() {
             let last = replay.last();
             shown.line(&format!(
-                "every record up to {last} would be decided in the same way now"
+                "every record up to seq {last} would be decided in the same way now"
             ))?;
         }
         for mismatch in replay.mismatches() {

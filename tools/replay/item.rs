@@ -21,7 +21,7 @@ pub(crate) struct Item {
     #[arg(long, value_name = "KEY", value_parser = crate::lock::name)]
     key: Option<Name>,
 
-    /// Show what happened to this task, event by event
+    /// Show the history of this task, event by event
     #[arg(long, value_name = "ID", value_parser = crate::numbers::task)]
     task: Option<u64>,
 }

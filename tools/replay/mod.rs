@@ -1,11 +1,11 @@
-//! `sexton replay`: shows a log record by record, or the state after it; verifies and exports it; shows the history of one item.
+//! `sexton replay`: shows a log record by record, or the state at its end; verifies or exports a log; shows the history of one item.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `command.rs` | the subcommand |
+//! | `command.rs` | the subcommand: flags, output and exit statuses |
 //! | `item.rs` | the flags that select an item |
-//! | `sink.rs` | the output |
-//! | `beginning.rs` | where the replay of a directory begins: with the first record, or with a snapshot |
+//! | `sink.rs` | where the output is written, and lines as text |
+//! | `beginning.rs` | where the replay of a directory begins: at the first record, or with a snapshot |
 
 mod beginning;
 mod command;

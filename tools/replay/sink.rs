@@ -1,4 +1,4 @@
-//! The output of a replay, line by line.
+//! Writes the output of a replay, and formats its lines as text.
 
 use crate::report::{self, Failure};
 use crate::{events, text};
@@ -8,11 +8,11 @@ use sexton::replay::{HEADER, Kind, Line, StoryEvent, header_after};
 use sexton::spine::machine::About;
 use std::io::{BufWriter, Write};
 
-/// The destination of the output, and its state.
+/// The destination of the output, with the number of records written to it.
 pub(crate) struct Sink {
     pub(crate) output: BufWriter<Box<dyn Write>>,
     pub(crate) exports: bool,
-    /// The sequence number after which the output begins.
+    /// The sequence number after which the output begins; 0 for the beginning of the log.
     pub(crate) after: Seq,
     pub(crate) records: u64,
 }
@@ -46,7 +46,7 @@ impl Sink {
         }
     }
 
-    /// Writes lines. Escapes control characters, which does not change the meaning of JSON.
+    /// Writes a line. Control characters other than line breaks are escaped, which does not change the meaning of JSON.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
         let line = text::json(line);
         report::written(writeln!(self.output, "{line}"))
@@ -61,7 +61,7 @@ impl Sink {
     }
 }
 
-/// Formats a line as text.
+/// Formats a line of a log as text.
 pub(crate) fn words(line: &Line) -> String {
     let seq = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
     let at = line.at.map_or("-".to_owned(), text::time);
@@ -88,7 +88,7 @@ pub(crate) fn words(line: &Line) -> String {
     format!("{seq:>10}  {at}  {:<6} {what}", line.actor)
 }
 
-/// Formats the contents of a slot.
+/// Formats the names of the item in a slot: records refer to an item only by the number of its slot.
 fn about(about: &About) -> String {
     let name = |(called, name): (&String, &String)| format!(" {called} {name:?}");
     let names: String = about.names.iter().map(name).collect();

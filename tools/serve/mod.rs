@@ -1,4 +1,4 @@
-//! `sexton serve`: the server. Opens a node with the given settings, and serves until a signal or a drain ends it.
+//! `sexton serve`: the server. Opens a node with the given settings, and serves until a signal, the end of a drain or a halt.
 
 mod on_stop;
 mod reload;
@@ -27,7 +27,8 @@ use std::path::Path;
 /// The number of descriptors reserved for purposes other than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Too few descriptors for the settings are logged as a warning below this number, and at debug level otherwise.
+/// If the limit of descriptors is too low for the settings, a limit below this number is logged as a warning, and a higher one at debug
+/// level.
 const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
@@ -99,7 +100,7 @@ async fn serve(
     format: LogFormat,
     (mut reload, on_stop): (Reload, on_stop::Stopping),
 ) -> Result<(), Failure> {
-    // Signals are set up first: one that arrives while the node opens must not kill the process halfway.
+    // Listen for signals first: a signal that arrives while the node opens must not kill the process.
     let is_init = config.is_init;
     let mut signals = Signals::listen(is_init)
         .map_err(|error| Failure::unreachable(format!("failed to listen for signals: {error}")))?;
@@ -133,7 +134,7 @@ async fn serve(
                     tracing::info!("draining: no new locks, jobs, claims, passes or tasks; exits when no lock, claim, pass or attempt of a task is left");
                 }
             },
-            // Reached whether a signal or a request began the drain.
+            // The drain may have begun with a signal or with a request.
             Ok(()) = handle.drained() => {
                 tracing::info!("drained");
                 break;
@@ -153,13 +154,13 @@ async fn serve(
     node.stop().map_err(Failure::from)
 }
 
-/// Keeps the inventories of task servers fresh. Never returns: the end of the node is noticed elsewhere.
+/// Keeps the inventories of task servers up to date. Never completes, even if the node ends: the caller handles that separately.
 async fn keep_servers_fresh(handle: &Handle) -> Infallible {
     let _stopped = handle.keep_servers_fresh().await;
     std::future::pending().await
 }
 
-/// Opens the node, and reports the progress of recovery in the log or on the terminal, and to a service manager.
+/// Opens the node. Meanwhile reports the progress of recovery in the log or on the terminal, and to the service manager, if there is one.
 fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Failure> {
     let (shown, told) = (config.progress.clone(), config.progress.clone());
     let words = move || Some(recovery_words(shown.get()));
@@ -172,7 +173,7 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
     Ok(Node::open(config)?)
 }
 
-/// Prints the ready line to standard output, once every listener is open.
+/// Prints the ready line to standard output, and logs the result of the recovery. Must be called once every listener is open.
 #[expect(
     clippy::print_stdout,
     reason = "the ready line is this program's output"
@@ -216,8 +217,8 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Reports if the descriptor limit allows fewer connections than the settings. The limit is usually sufficient, so this is a
-/// warning only below [`DESCRIPTORS_ENOUGH`].
+/// Logs if the limit of descriptors allows fewer connections than the settings. Most coordinators need fewer connections than the settings
+/// allow, so this is a warning only below [`DESCRIPTORS_ENOUGH`].
 fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     let lockserver = node
         .lockserver

@@ -31,7 +31,7 @@ impl Stopping {
     }
 
     /// Stops all services, each after those that start after it, and waits until they have ended. Another stop signal ends the
-    /// wait: services that still run are left running, and the next start finds them.
+    /// wait: services that still run are left running, and the coordinator finds them when it starts again.
     pub(super) async fn carry_out(self, handle: &Handle, signals: &mut Signals) {
         if self.what == OnStop::Leave {
             return;
@@ -91,7 +91,7 @@ async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
                 tree: true,
                 ..Stop::default()
             };
-            // The process may have ended meanwhile.
+            // An error is ignored: the process may have ended meanwhile.
             drop(processes.stop(*id, how).await);
         }
         for id in ids {
@@ -100,7 +100,7 @@ async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
     }
 }
 
-/// Lists the live processes that the coordinator launched. It must not stop others, which it only watches.
+/// Returns the live processes that the coordinator launched. The others are only watched by it, and it must not stop them.
 async fn launched(processes: &Processes) -> Result<Vec<ProcessId>, ProcessError> {
     let mut ids = Vec::new();
     let mut selection = Selection {

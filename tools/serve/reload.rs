@@ -7,7 +7,7 @@ use sexton::actors::dispatch;
 use sexton::config::Config;
 use sexton::node::Node;
 
-/// The settings in force, as of the start or the last reload.
+/// The settings in force since startup or the last reload, and what is needed to reload them.
 pub(crate) struct Reload {
     given: ParsedFlags,
     filter: Filter,
@@ -29,7 +29,7 @@ impl Reload {
         }
     }
 
-    /// Reloads everything. A file that cannot be read leaves the old values in force.
+    /// Reloads everything. If a file cannot be read, its old values stay in force. The problems are shown in the node's status.
     pub(crate) async fn reload(&mut self, node: &Node) {
         let mut problems = Vec::new();
         problems.extend(self.reload_settings(node).await);
@@ -44,7 +44,8 @@ impl Reload {
     }
 
     /// Reloads the settings. Services, rules of tasks and the log filter take effect immediately. For other settings that differ
-    /// from those in force, every reload logs that they need a restart. Returns an error message if nothing was changed.
+    /// from those in force, every reload logs that they need a restart. Returns a message if the settings or the services could not be
+    /// reloaded.
     async fn reload_settings(&mut self, node: &Node) -> Option<String> {
         let Effective {
             settings,
@@ -101,13 +102,14 @@ impl Reload {
                 self.rules.dispatch = read;
                 tracing::info!("the table [tasks] changed and is in force");
             }
-            // Settings were validated before, so this fails only if the node has ended.
+            // The settings have been validated, so this fails only if the node has ended.
             Err(error) => tracing::error!(%error, "failed to reload the table [tasks]"),
         }
     }
 }
 
-/// Applies the services of the file. Only services that differ are started, stopped or replaced.
+/// Applies the services of the configuration. Only services that differ are started, stopped or replaced. Returns a message if that
+/// fails.
 async fn reload_services(node: &Node, read: Config) -> Option<String> {
     let configured = node.handle().services().configure(read.services).await;
     let Err(error) = configured else {

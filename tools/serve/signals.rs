@@ -68,14 +68,14 @@ impl Signals {
 /// Makes a write beyond the file size limit (`ulimit -f`) fail with an error, instead of SIGXFSZ ending the process.
 pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
     let number = rustix::process::Signal::XFSZ.as_raw();
-    // Registering a listener once is enough: the signal no longer ends the process, even if the listener is dropped.
+    // Registering a listener once is enough: from then on the signal does not end the process, even if the listener is dropped.
     signal(SignalKind::from_raw(number)).map(drop)
 }
 
 /// Handles SIGUSR1: takes a checkpoint in the background, and replaces the files of statistics and of locks.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this runs on the signal thread, not in a task of the core"
+    reason = "this runs on the runtime of the main thread, not on that of the core"
 )]
 pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     let Some(data) = data else {
@@ -126,7 +126,7 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     tracing::info!("wrote lockserver.stats and lockserver.locks");
 }
 
-/// Formats lock entries with the fields of command 7, one per line, each preceded by its key.
+/// Returns the content of `lockserver.locks`: a line with the names of the columns, and one line per lock entry.
 fn lock_lines(entries: &[lock::EntryView]) -> String {
     let mut lines = String::from("# key index owner place priority ttl ttw\n");
     for entry in entries {
