@@ -1,4 +1,4 @@
-//! The journal's content about tasks: how many of a group, and of a work id, were in progress at the same time.
+//! What the journal contains about tasks: how many of a group, and of a work id, were in progress at the same time.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Past {
 
     fn begin(&mut self, slot: u64, line: &str) {
         let Some(task) = self.tasks.get_mut(&slot) else {
-            self.wrong.push(format!("of no task: {line}"));
+            self.wrong.push(format!("an unknown task: {line}"));
             return;
         };
         if std::mem::replace(&mut task.has_attempt, true) {
