@@ -262,7 +262,7 @@ impl Lease {
         let seen = Observations::read(&self.file);
         assert!(
             seen.begun <= begun.len() as u64,
-            "the journal has the start of each pass"
+            "the journal has each beginning"
         );
         (seen, self.killed, self.acknowledged.len() as u64)
     }

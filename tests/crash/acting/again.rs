@@ -30,7 +30,7 @@ pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result
                 }
             }
             Kind::Entry if record.actor == CounterMachine::<ID>::ID => {
-                let entry = Replica::<CounterMachine<ID>>::decode(&record).expect("entries decode");
+                let entry = Replica::<CounterMachine<ID>>::decode(&record).expect("it decodes");
                 let offset = Offset(marked.offset_ms);
                 let mut moment = Moment {
                     seq,

@@ -27,7 +27,7 @@ fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
             .count()
     };
     while answered(&lines) < 2 * ADDS as usize {
-        let line = running.said.next().expect("it runs until it is killed");
+        let line = running.said.next().expect("it ended before it was killed");
         lines.push(line.expect("the peer sends a line"));
     }
     std::thread::sleep(lasts);

@@ -32,7 +32,7 @@ static STARTED: OnceLock<Seq> = OnceLock::new();
 
 /// Returns the sequence number of the mark that this process wrote at startup.
 pub(super) fn started() -> Seq {
-    *STARTED.get().expect("`open` has set it")
+    *STARTED.get().expect("it was noted")
 }
 
 #[expect(

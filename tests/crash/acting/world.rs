@@ -68,7 +68,7 @@ impl World {
         let text = format!("{} {} {} {word}\n", line.actor, line.id, line.attempt);
         let file = OpenOptions::new().create(true).append(true).open(&self.0);
         let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.expect("the file can be written");
+        written.expect("the world takes it");
     }
 }
 
@@ -82,7 +82,7 @@ fn parse(line: &str) -> Line {
         actor: actor.parse().expect("a number"),
         id: id.parse().expect("a number"),
         attempt: attempt.parse().expect("a number"),
-        what: what.expect("the word is known").0,
+        what: what.expect("a word").0,
     }
 }
 

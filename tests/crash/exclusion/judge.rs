@@ -37,7 +37,7 @@ impl fmt::Display for Observations {
         let overlaps = beside.len();
         write!(
             f,
-            "{begun} began, {ended} ended, {left} lines of processes they left, {overlaps} lines beside another command"
+            "{begun} began, {ended} ended, {left} lines of what was left, {overlaps} lines beside another"
         )
     }
 }

@@ -226,7 +226,7 @@ fn is_installed() -> bool {
     let version = Command::new("flock").arg("--version").output();
     let is_installed = version.is_ok_and(|it| it.status.success());
     if !is_installed {
-        left_out("flock(1) compared with `lock run`: it is not installed");
+        left_out("flock(1) beside `lock run`: it is not installed");
     }
     is_installed
 }
@@ -241,6 +241,6 @@ fn nor_where_no_control_group_tells_what_is_left() {
     if rustix::process::geteuid().is_root() {
         campaign(false);
     } else {
-        left_out("processes without control groups: only root can unmount these");
+        left_out("processes without control groups: only root takes those away");
     }
 }

@@ -137,7 +137,7 @@ impl Reference {
             .collect();
         assert_eq!(
             found, expected,
-            "the locks differ from the state computed from the messages"
+            "the locks differ from the state that the messages give"
         );
     }
 }

@@ -71,7 +71,7 @@ impl Worker {
 
     /// Works until the connection breaks, counting answers.
     pub(crate) fn work(&mut self, address: SocketAddr, answered: &AtomicU64) {
-        assert!(self.open.is_empty(), "the last crash has been checked");
+        assert!(self.open.is_empty(), "the last crash was compared");
         let Ok(mut client) = Client::connect(address) else {
             return;
         };
@@ -236,7 +236,7 @@ impl Worker {
             assert_eq!(
                 kept,
                 Some(&answered),
-                "{}: the journal differs from what was answered",
+                "{}: answered, and the journal has something else",
                 self.name
             );
         }
@@ -257,6 +257,10 @@ impl Worker {
     pub(crate) fn compare(&self, there: &BTreeSet<Lock>, owned: &BTreeSet<Lock>) {
         assert_eq!(there, &self.entries, "{}: entries", self.name);
         let lost: Vec<_> = self.owned.difference(owned).collect();
-        assert!(lost.is_empty(), "{}: no longer owns {lost:?}", self.name);
+        assert!(
+            lost.is_empty(),
+            "{}: was told that it owns {lost:?}",
+            self.name
+        );
     }
 }

@@ -174,7 +174,7 @@ fn pids(host: &Host) -> BTreeMap<u64, u32> {
 #[test]
 fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
     if !rustix::process::geteuid().is_root() {
-        return left_out("another boot: only root can change the id of the boot");
+        return left_out("another boot: only root can give this one another name");
     }
     let host = Host::new();
     let children = Children::of(&host);

@@ -182,8 +182,8 @@ fn coordinators_are_killed_and_no_child_is_lost_or_guessed_or_run_twice() {
         let (median, longest) = median.zip(longest).expect("there was a start");
         let late = spans.iter().filter(|it| **it > RIGHT_WITHIN).count();
         println!(
-            "  after a restart all records are correct within {median:?} at the median, {longest:?} at most; \
-             {late} of {} restarts took over {RIGHT_WITHIN:?}",
+            "  after a start all is right within {median:?} at the median, {longest:?} at most; \
+             {late} of {} starts took over {RIGHT_WITHIN:?}",
             spans.len()
         );
         // This bound only shows that nothing waited for a timer.

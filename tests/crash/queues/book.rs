@@ -70,7 +70,7 @@ impl Pages {
     pub(crate) fn inserted(&mut self, id: u64) {
         assert!(
             id > self.before,
-            "{id} may have been issued in an earlier life"
+            "{id} may have been given in a life before"
         );
         assert!(self.told.insert(id), "{id} was issued twice");
     }
@@ -123,7 +123,7 @@ impl Pages {
 
     /// Returns a job that is known to exist.
     pub(crate) fn known(&mut self, id: u64) -> &mut TrackedJob {
-        self.jobs.get_mut(&id).expect("the job is known")
+        self.jobs.get_mut(&id).expect("it is known")
     }
 
     /// Records that a connection has reserved a job.
@@ -174,7 +174,7 @@ impl Pages {
             if !TUBES.contains(&job.tube.as_str()) {
                 continue;
             }
-            assert_ne!(job.state, State::Reserved, "{id} is ready after a restart");
+            assert_ne!(job.state, State::Reserved, "{id} is given back at a start");
             let known = self.job(*id, &job.body);
             known.releases.compare(job.releases, "releases", job);
             known.buries.compare(job.buries, "buries", job);

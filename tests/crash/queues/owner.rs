@@ -66,7 +66,7 @@ impl Owner {
         answered: &AtomicU64,
         inserted: &dyn Fn(u64),
     ) {
-        assert!(self.open.is_empty(), "the last crash has been checked");
+        assert!(self.open.is_empty(), "the last crash was compared");
         let Ok(mut client) = Client::connect(address) else {
             return;
         };
@@ -253,7 +253,7 @@ impl Owner {
             let applied = next.and_then(|command| Some((command, id_of(command, &mine)?)));
             let Some((command, id)) = applied else {
                 panic!(
-                    "owner {}: found {mine:?}, which no part of {behind:?} leads to from {:?}",
+                    "owner {}: there is {mine:?}, which nothing of {behind:?} makes of {:?}",
                     self.number, self.kept
                 );
             };

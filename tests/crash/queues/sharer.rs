@@ -100,7 +100,7 @@ impl Sharer {
         let (priority, bytes) = (self.chance.below(3), body.len());
         let reply = client.ask(&format!("put {priority} 0 {FOR_EVER_S} {bytes}\r\n{body}"))?;
         let id = reply.number("INSERTED");
-        let id = id.unwrap_or_else(|| panic!("expected INSERTED, found {reply:?}"));
+        let id = id.unwrap_or_else(|| panic!("it is taken, not {reply:?}"));
         let mut pages = book.open();
         pages.inserted(id);
         pages.known_or_gone(id, body.as_bytes());

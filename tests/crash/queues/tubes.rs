@@ -267,7 +267,7 @@ impl Tubes {
                 }
                 Reply::line("PAUSED")
             }
-            _ => unreachable!("`apply` handles {command:?}"),
+            _ => unreachable!("{command:?} puts nothing aside"),
         }
     }
 

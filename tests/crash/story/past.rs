@@ -193,9 +193,7 @@ impl Past {
     /// Notes how each record ended, from the state after the log.
     fn take_state(&mut self, state: &Value) {
         let records = state.pointer("/actors/process/state");
-        let records = records
-            .and_then(Value::as_object)
-            .expect("there are records");
+        let records = records.and_then(Value::as_object).expect("there are some");
         self.launched = self.unseen.len();
         for (id, record) in records {
             self.unseen.remove(id);
@@ -251,7 +249,7 @@ impl Past {
         ];
         wrong.extend(open.into_iter().filter(|it| it != "{}"));
         if self.passes.0 != self.passes.1 || self.passes.0 == 0 {
-            wrong.push(format!("passes that began and ended: {:?}", self.passes));
+            wrong.push(format!("of passes began and ended: {:?}", self.passes));
         }
         wrong
     }

@@ -136,7 +136,7 @@ fn assert_ended(host: &Host, tasks: &[Task], seen: bool) {
 #[test]
 fn tasks_of_another_boot_go_on_or_fail_and_what_has_their_pids_is_not_touched() {
     if !rustix::process::geteuid().is_root() {
-        return left_out("tasks of another boot: only root can change the id of the boot");
+        return left_out("tasks of another boot: only root can give this one another name");
     }
     let host = Host::new();
     let daemon = host.start();

@@ -316,7 +316,7 @@ impl Campaign {
             (is_over && self.host.children().is_empty()).then_some(())
         });
         // The record of a process ends a moment before its task is notified.
-        until("every thread and every lock is free", || {
+        until("every thread is free, and every lock", || {
             let servers = self.host.get("/v1/servers");
             let used = servers.pointer("/servers/0/used").and_then(Value::as_u64);
             let locks = self.host.get("/v1/locks");

@@ -73,7 +73,7 @@ impl Past {
 
     fn begin(&mut self, slot: u64, line: &str) {
         let Some(task) = self.tasks.get_mut(&slot) else {
-            self.wrong.push(format!("an unknown task: {line}"));
+            self.wrong.push(format!("of no task: {line}"));
             return;
         };
         if std::mem::replace(&mut task.has_attempt, true) {

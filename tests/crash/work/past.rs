@@ -91,7 +91,7 @@ impl Past {
             (Some(id), Some(claim)) if self.open.remove(&id) => {
                 self.done.insert(id, claim);
             }
-            _ => self.wrong.push(format!("no such job was open: {line}")),
+            _ => self.wrong.push(format!("none is there to be done: {line}")),
         }
     }
 
@@ -106,9 +106,8 @@ impl Past {
         for (id, claim) in &self.done {
             let ended = noted.ended.get(id);
             if !ended.is_some_and(|claims| claims.contains(claim)) {
-                self.wrong.push(format!(
-                    "job {id} is done under {claim}, but its command was not"
-                ));
+                self.wrong
+                    .push(format!("job {id} is done under {claim}, and was not"));
             }
         }
     }
