@@ -1,5 +1,5 @@
-//! A program that runs commands and is its own keeper: the second process that starts them and waits for them, so that they keep
-//! running while the program is restarted, and no exit status is lost. `cargo run --example commands`
+//! A program that runs commands and is its own keeper. The keeper is a second process, which starts the commands and waits for them, so
+//! that they keep running while the program is restarted, and no exit status is lost. `cargo run --example commands`
 
 use sexton::actors::process::{End, Launching, Spec};
 use sexton::bytes::Bytes;
@@ -19,7 +19,7 @@ fn open(data: &Path, keeper: &KeeperProgram) -> Result<Node, Failure> {
     Ok(Node::open(config)?)
 }
 
-/// A backup that takes as long as there is no file `done` in `directory`.
+/// Returns a backup that runs until there is a file `done` in `directory`.
 fn backup(directory: &Path) -> Launching {
     let script = "while [ -d data ] && ! [ -e done ]; do sleep 0.01; done; exit 3";
     let argv = ["sh", "-c", script].map(|word| Bytes::new(word.as_bytes()));
@@ -45,9 +45,9 @@ pub(crate) fn run(
     let id = block_on(processes.launch(backup(directory)))?.id;
     let record = block_on(processes.started(id))?;
     writeln!(out, "it is {}", record.phase.name())?;
-    node.stop()?; // the program is restarted here, or crashes; the backup does not notice
+    node.stop()?; // the program is restarted here, or crashes; the backup keeps running
 
-    fs::write(directory.join("done"), "")?; // it may well end while there is no node
+    fs::write(directory.join("done"), "")?; // the backup may end while no node is open
     let node = open(&data, keeper)?;
     let record = block_on(node.handle().processes().ended(id))?;
     if let Some(End::Code(code)) = record.end {
@@ -58,8 +58,8 @@ pub(crate) fn run(
 }
 
 fn main() -> Result<ExitCode, Failure> {
-    // With `KeeperProgram::Own` the node starts this executable again, with arguments that only the next line knows. So that line
-    // comes before anything else: before arguments are parsed, output is printed, or a thread is started.
+    // With `KeeperProgram::Own` the node starts this executable again, with arguments that the next line recognises. It then runs as
+    // the keeper. So that line comes before anything else: before arguments are parsed, output is printed, or a thread is started.
     if let Some(code) = sexton::keeper::run_if_asked() {
         return Ok(code);
     }

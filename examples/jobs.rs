@@ -59,7 +59,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         let path = path.to_owned();
         block_on(queues.push(&Thumb { path, width: 80 }))?;
     }
-    // In the order in which the jobs end.
+    // Jobs end in any order, so the lines are sorted.
     let mut ended: Vec<String> = lines.iter().take(3).collect();
     ended.sort();
     for line in ended {

@@ -1,7 +1,7 @@
 //! A test that replays a recorded log: an incident, kept as a file, and the state that must result from it.
 //!
 //! The file was written by `sexton replay DATA --export recorded_log.jsonl`, on a night when the coordinator was killed. Each line
-//! is an entry with its outcome, or a mark of the node itself. Lines may be removed, mailed, or written by
+//! is an entry (a message that an actor processed, with its outcome) or a mark of the node itself. Lines may be removed, or written by
 //! hand. `cargo run --example recorded_log` prints the result, `cargo test` runs the tests.
 
 use serde_json::Value;
@@ -18,14 +18,14 @@ fn replayed(log: &str) -> Result<Replay, ReplayError> {
     Ok(replay)
 }
 
-/// Returns the owners that hold or wait for locks at the end: each with its key, in the order of the line.
+/// Returns the key and the owner of each lock held or waited for at the end of the log, in the order of the line.
 fn in_line(replay: &Replay) -> Vec<(String, String)> {
     let locks = replay.states().find(|(actor, ..)| *actor == "lock");
     let (_, _, state) = locks.expect("every node keeps locks");
     let entries = state.get("entries").and_then(Value::as_array);
     let text = |entry: &Value, name| entry.get(name)?.as_str().map(str::to_owned);
     let names = |entry| Some((text(entry, "key")?, text(entry, "owner")?));
-    let names = entries.expect("a list").iter().map(names);
+    let names = entries.expect("the entries are a list").iter().map(names);
     names.collect::<Option<_>>().expect("all names are text")
 }
 

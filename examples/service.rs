@@ -21,8 +21,8 @@ const TERMS: Terms = Terms {
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The data that the lock guards: a balance, and the newest token that came with a booking. A client with an older token
-/// has lost the lock, perhaps without knowing it yet.
+/// The data that the lock guards: a balance, and the latest token that came with a booking. A client with an earlier token
+/// has lost the lock, even if it has not noticed yet.
 #[derive(Default)]
 struct Account(Mutex<(i64, Option<Token>)>);
 

@@ -1,7 +1,7 @@
-//! `sexton-bench backlog`: measures a queue with very many waiting jobs: their size, what they cost active clients, and how
+//! `sexton-bench backlog`: measures a queue with very many waiting jobs. It reports their memory, what they cost active clients, and how
 //! long recovery takes after kill -9.
 //!
-//! Each contestant runs alone, in a fresh directory.
+//! Each contestant (a server that is measured) runs alone, in a fresh directory.
 
 use crate::course::parse_seconds;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The number of jobs in a small queue.
 const FEW: u32 = 1000;
 
-/// The numbers of connections that fill the queue, and that work on it.
+/// The number of connections that fill the queue, and the number that work on it.
 const FILLERS: u32 = 16;
 const WORKERS: u32 = 50;
 
@@ -65,7 +65,7 @@ pub(crate) struct Backlog {
 fn rows(jobs: u32) -> Vec<Row> {
     let few = grouped(jobs.min(FEW).into());
     let all = grouped(jobs.into());
-    let memory = "memory a job, after that";
+    let memory = "memory per job after that";
     let restart = "kill -9 after that, until all wait again";
     vec![
         Row::new("load", format!("put {all} jobs"), "ms"),
@@ -76,14 +76,14 @@ fn rows(jobs: u32) -> Vec<Row> {
         Row::new("restart_checkpointed", restart, "ms"),
         Row::new("cycle_few", format!("cycle while {few} wait"), "us"),
         Row::new("cycle_all", format!("cycle while {all} wait"), "us"),
-        Row::new("cycle_slower", "the second for the first", "times"),
+        Row::new("cycle_slower", "the second divided by the first", "times"),
     ]
 }
 
 /// A job server.
 type Server = Peer<JobProtocol>;
 
-/// A function that starts a contestant, with its data below a directory or without files.
+/// A function that starts a contestant; the flag is whether it keeps its data on disk.
 type Start = fn(bool, &Site) -> Result<Server, Failure>;
 
 impl Backlog {
@@ -92,7 +92,7 @@ impl Backlog {
         let own = site.version()?;
         let versions = [peer::beanstalkd_version(), peer::redis_version()];
         let mut notes = site.remarks(&versions)?;
-        notes.extend(site.in_memory("the disk is left out"));
+        notes.extend(site.in_memory("the figures include no disk"));
         let [beanstalkd, redis] = versions.map(Result::ok);
         let contestants = [
             ("sexton", true, Peer::sexton_for_jobs as Start),
@@ -185,7 +185,7 @@ impl Backlog {
         Ok(round)
     }
 
-    /// Kills and restarts the server; returns how long it takes until every job waits again, in milliseconds.
+    /// Kills and restarts the server, and returns the time from its restart until every job waits again, in milliseconds.
     fn restart(&self, peer: &mut Server, stop: &Stop) -> Result<f64, Failure> {
         peer.kill()?;
         let began = now();

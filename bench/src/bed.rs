@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// How long an attempt may run if its command loops, in milliseconds.
+/// The time limit of an attempt whose command loops, in milliseconds.
 pub(crate) const FAIL_AFTER_MS: u64 = 200;
 
 /// The maximum time to wait for an event or a status.
@@ -33,7 +33,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// Starts a coordinator that allows fault injection, with a server of `threads` threads.
+    /// Starts a coordinator that allows fault injection. Its only server for tasks has `threads` threads, each of which runs a task.
     pub(crate) fn make(grounds: Grounds<'_>, folder: &Path, threads: u32) -> Result<Self, Failure> {
         let config = folder.join("sexton.toml");
         std::fs::write(&config, "[tasks]\nallow_fault_injection = true\n")
@@ -91,11 +91,11 @@ impl Bed {
         id.ok_or_else(|| Failure::new(format!("the task was not added: {task}")))
     }
 
-    /// Returns the next event of a wanted kind, for the given task if there is one.
+    /// Waits for an event of a wanted kind, of the given task or of any, and returns it.
     fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Happening, Failure> {
         loop {
             let heard = self.events.recv_timeout(PATIENCE);
-            let heard = heard.map_err(|_| Failure::new("a task did not end"))??;
+            let heard = heard.map_err(|_| Failure::new("no event of a task arrived"))??;
             let kind = heard.what.get("kind").and_then(Value::as_str);
             let of = heard.what.get("task").and_then(Value::as_u64);
             if kind.is_some_and(&wanted) && (task.is_none() || of == task) {
@@ -104,7 +104,7 @@ impl Bed {
         }
     }
 
-    /// Returns the event at the end of the next attempt, of the given task if there is one.
+    /// Waits for the end of an attempt, of the given task or of any, and returns its event.
     pub(crate) fn await_end(&self, task: Option<u64>) -> Result<Happening, Failure> {
         let is_end = |kind: &str| ["completed", "failed", "reset", "waits"].contains(&kind);
         self.next(is_end, task)
@@ -115,7 +115,7 @@ impl Bed {
         written(&mut self.last)
     }
 
-    /// Returns what the command of this task wrote.
+    /// Returns what the command of this task wrote, and discards what commands of other tasks wrote.
     fn written_by(&mut self, task: u64) -> Result<Written, Failure> {
         loop {
             let command = self.written()?;
@@ -125,19 +125,19 @@ impl Bed {
         }
     }
 
-    /// Cancels a task that would otherwise be run again.
+    /// Cancels the task if its attempt ended with a reset, after which it would be run again.
     fn end(&self, task: u64, end: &Happening) -> Result<(), Failure> {
         if end.what.get("kind").and_then(Value::as_str) != Some("reset") {
             return Ok(());
         }
         let body = json!({"id": task, "act": "terminate", "now": true});
         let mut stream = self.coordinator.connect()?;
-        // A task that has since ended by itself needs no cancelling.
+        // The request is refused if the task has ended meanwhile; then there is nothing to cancel.
         drop(ask(&mut stream, "/v1/tasks/act", Some(&body)));
         Ok(())
     }
 
-    /// Measures the time from the last act of a task's command, as the command recorded it, to the end of the attempt, in milliseconds.
+    /// Measures the time from the last action of a task's command, as the command recorded it, to the end of the attempt, in milliseconds.
     pub(crate) fn measure(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -147,7 +147,8 @@ impl Bed {
         Ok(since(command.at, end.at))
     }
 
-    /// Measures the time from the request for a launch that fails to the end of the attempt, in milliseconds.
+    /// Measures the time from the event `locked`, when the launch is requested, to the end of the attempt, whose launch fails. In
+    /// milliseconds.
     pub(crate) fn unlaunched(&self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -167,7 +168,7 @@ impl Bed {
         Ok(since(claimed.at + FAIL_AFTER_MS * 1_000_000, end.at))
     }
 
-    /// Kills the keeper and then the command; measures the time from then to the end of the attempt, in milliseconds.
+    /// Kills the keeper and then the command, and measures the time from the first kill to the end of the attempt, in milliseconds.
     pub(crate) fn keeper_killed(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -182,7 +183,7 @@ impl Bed {
         Ok(since(killed, end.at))
     }
 
-    /// Measures the time from adding a task to the start of its command.
+    /// Measures the time from adding a task to the start of its command, for 200 tasks, one after another.
     pub(crate) fn started(&mut self, stop: &Stop) -> Result<Latencies, Failure> {
         let body = self.of(CommandEnd::Ends, &json!({}))?;
         let mut latencies = Latencies::default();
@@ -197,7 +198,7 @@ impl Bed {
         Ok(latencies)
     }
 
-    /// Waits until `count` tasks have this status, counting them page by page.
+    /// Waits until `wanted` tasks have this status, counting them page by page.
     pub(crate) fn await_count(
         &self,
         status: &str,
@@ -242,7 +243,7 @@ pub(crate) fn merge(body: &mut Value, more: &Value) {
     }
 }
 
-/// Returns the milliseconds between two readings of the clock.
+/// Returns the milliseconds between two readings of [`clock`].
 fn since(began: u64, ended: u64) -> f64 {
     ms(Duration::from_nanos(ended.saturating_sub(began)))
 }

@@ -1,5 +1,6 @@
-//! `sexton-bench bindings`: measures how soon a lock passes on when its owner is killed, what `sexton lock run` costs compared with
-//! flock(1), how long ten thousand locks of one owner take to pass on, and what triggering a lease costs among few leases and many.
+//! `sexton-bench bindings`: measures how soon the next client in line gets a lock whose owner is killed, what `sexton lock run` costs
+//! compared with flock(1), how long this takes for ten thousand locks of one owner, and what it costs to trigger a pass of a lease (one run
+//! of its command) among few leases and among many.
 
 use crate::chance::Chance;
 use crate::codec::name;
@@ -25,10 +26,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a process left behind by a killed owner lives: longer than the interval between checks for it.
+/// How long a process that a killed owner left behind keeps running: longer than the interval at which the coordinator looks for it.
 const LINGERS: Duration = Duration::from_millis(300);
 
-/// Measure locks and leases that end with processes: grants after a kill, `lock run` compared with flock(1), many at once, and leases.
+/// Measure locks that end with processes, `lock run` compared with flock(1), and the triggering of leases.
 ///
 /// Everything is on disk before the coordinator answers. A grant is timed from the kill of the owner to the answer that gives the lock to
 /// the next in line. There are three cases: the owner registered itself, and the lock ends with it, reaped or not; the coordinator
@@ -62,7 +63,7 @@ pub(crate) struct Bindings {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     entries: u32,
 
-    /// Number of leases in the last measurement; the first has a hundredth of that
+    /// Number of leases in the measurement among many; the one among few has a hundredth of that
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     leases: u32,
 
@@ -83,9 +84,9 @@ enum Part {
     Left,
     /// Compare `lock run true` with `flock true`
     Run,
-    /// Many locks of one owner
+    /// Kill the owner of many locks
     Many,
-    /// Few leases, and many
+    /// Trigger passes among few leases, and among many
     Leases,
 }
 
@@ -93,7 +94,7 @@ impl Bindings {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the disk is left out"));
+        notes.extend(self.site.in_memory("the figures include no disk"));
         if self.wants(Part::Run) && !has_flock() {
             notes.push("flock is not installed: it is left out".to_owned());
         }
@@ -129,7 +130,7 @@ impl Bindings {
             (
                 Part::Grant,
                 "owner_p50",
-                "owner killed to grant, p50",
+                "from kill of owner to grant, p50",
                 "ms",
                 below(1.0),
             ),
@@ -138,7 +139,7 @@ impl Bindings {
             (
                 Part::Grant,
                 "tree_p50",
-                "the same with its tree proved empty, p50",
+                "the same, owner's tree proved empty, p50",
                 "ms",
                 below(5.0),
             ),
@@ -147,7 +148,7 @@ impl Bindings {
             (
                 Part::Left,
                 "left_p50",
-                "end of what it left to grant, p50",
+                "from end of leftover process to grant, p50",
                 "ms",
                 below(5.0),
             ),
@@ -165,7 +166,7 @@ impl Bindings {
             (
                 Part::Run,
                 "run_share",
-                "lock run for 4 of flock and 3 syncs",
+                "lock run / (4 flock + 3 syncs)",
                 "times",
                 below(1.0),
             ),
@@ -189,7 +190,7 @@ impl Bindings {
             (
                 Part::Leases,
                 "trigger_share",
-                "processor time, second for first",
+                "processor time, second divided by first",
                 "times",
                 below(1.5),
             ),
@@ -201,7 +202,7 @@ impl Bindings {
     }
 }
 
-/// The rounds being measured.
+/// What all rounds of a measurement share.
 struct Measuring<'a> {
     bindings: &'a Bindings,
     grounds: Grounds<'a>,
@@ -243,7 +244,7 @@ impl Measuring<'_> {
         Ok(coordinator)
     }
 
-    /// Measures owners that registered themselves: the lock ends with the process.
+    /// Measures the time from kill to grant for owners that are registered, whose lock ends with the process.
     fn registered(&self) -> Result<Latencies, Failure> {
         let coordinator = self.start()?;
         let mut line = Line::to(&coordinator)?;
@@ -257,7 +258,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Measures owners launched by the coordinator: the lock ends with the process tree.
+    /// Measures the time from kill to grant for owners that the coordinator launched, whose lock ends with the process tree.
     fn launched(&self) -> Result<Latencies, Failure> {
         let coordinator = self.start()?;
         let mut line = Line::to(&coordinator)?;
@@ -272,7 +273,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Measures owners that leave behind a process: the lock ends with that process.
+    /// Measures the time to the grant for owners that leave a process behind, from the kill of that process, with which the lock ends.
     fn left(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -298,7 +299,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Runs `lock run true` and `flock true`, in turn.
+    /// Measures `lock run true` and `flock true`, in turn, and a bare fdatasync.
     fn runs(&self, round: &mut Round) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let file = coordinator.data().join("flock");
@@ -314,7 +315,7 @@ impl Measuring<'_> {
             command.arg(&file).arg("true");
             taken(command)
         };
-        // The first run loads the program into memory, which later runs do not repeat.
+        // The first run is not counted, since it also loads the program into memory.
         run()?;
         let has_flock = has_flock();
         let (mut runs, mut flocks) = (Latencies::default(), Latencies::default());
@@ -373,10 +374,10 @@ impl Measuring<'_> {
         let coordinator = self.start()?;
         let trigger = |stream: &mut UnixStream, number: u32| {
             let lease = format!("lease {number}");
-            // The period is over by the next trigger, so every claim begins a pass.
+            // The period of 1 ms is over before the lease is triggered again, so that a pass is due.
             let asked = json!({ "name": lease, "period_ms": 1, "ttl_ms": 600_000 });
             let claimed = ask(stream, "/v1/leases/claim", Some(&asked))?;
-            // Another connection may hold the pass of this lease right now.
+            // There is no token if another connection is in a pass of this lease right now.
             if let Some(token) = claimed.get("token").and_then(Value::as_u64) {
                 let finished = json!({ "name": lease, "token": token });
                 ask(stream, "/v1/leases/finish", Some(&finished))?;
@@ -417,12 +418,12 @@ fn has_flock() -> bool {
     asked.status().is_ok_and(|status| status.success())
 }
 
-/// Runs a command, and returns how long it took.
+/// Runs a command, and returns how long it took; a status other than 0 is an error.
 fn taken(mut command: Command) -> Result<Duration, Failure> {
     let began = now();
     let status = command.stdin(Stdio::null()).status();
     let taken = now() - began;
-    match status.map_err(Failure::to("run it"))? {
+    match status.map_err(Failure::to("run a command"))? {
         status if status.success() => Ok(taken),
         status => Err(Failure::new(format!("{command:?} exited with {status}"))),
     }

@@ -5,7 +5,7 @@ pub(crate) struct Chance(u64);
 
 impl Chance {
     pub(crate) fn new(seed: u32) -> Self {
-        // xorshift starts poorly from seeds that differ in few bits, so these are spread.
+        // Seeds that differ in few bits would give similar first numbers, so the bits are spread by a multiplication.
         Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 

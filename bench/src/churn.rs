@@ -155,7 +155,7 @@ impl Churn {
     }
 }
 
-/// Returns the disk space used by the files in a folder. Files may appear and disappear meanwhile.
+/// Returns the disk space used by the files in a folder and its subfolders, in bytes. Files may appear and disappear meanwhile.
 fn size(folder: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut sum = 0;

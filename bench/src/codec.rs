@@ -1,6 +1,6 @@
-//! The requests of a lock client to each server, and the answers. Sans-I/O.
+//! Encodes the requests of a lock client to each server, and decodes the answers. Does no I/O.
 //!
-//! Keys and owners have the same length in both protocols, so that neither server has more bytes to process.
+//! Keys and owners have 16 bytes in every protocol, so that no server has more of them to process.
 
 use crate::gateway::Gateway;
 use std::fmt::Write as _;
@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 /// A key or an owner.
 pub(crate) type Name = [u8; 16];
 
-/// Deletes the key if it is still the owner's, as every Redis lock client does.
+/// The script that deletes the key if it is still the owner's, as every Redis lock client does.
 const COMPARE_AND_DELETE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
-/// Resets the key's time to live if it is still the owner's, as every Redis lock client does.
+/// The script that resets the key's time to live if the key is still the owner's, as every Redis lock client does.
 const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// The time to live of a lock that is not renewed, in seconds: longer than any measurement holds a lock.
 const TTL_SECONDS: u16 = 30;
 
-/// The time to live of a lock that stays held throughout, in seconds: the maximum that LockServer allows.
+/// The time to live of a lock that stays held during the whole measurement, in seconds: the maximum that LockServer allows.
 const HELD_TTL_SECONDS: u16 = u16::MAX;
 
 /// [`HELD_TTL_SECONDS`] in milliseconds, for Redis.
@@ -46,9 +46,9 @@ pub(crate) enum Protocol {
 /// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// Acquire the lock; sexton also gives a position in line.
+    /// Acquire the lock. If it is held, servers that keep a line add the client to it.
     Acquire,
-    /// Acquire the lock for hours.
+    /// Acquire the lock with a time to live of hours, so that it needs no renewal.
     Hold,
     /// Return the position in line.
     Place,
@@ -65,7 +65,7 @@ pub(crate) enum Answer {
     Granted,
     /// The client's position in line; never less than 2.
     InLine(u32),
-    /// Someone else has the lock, and there is no line.
+    /// The client has neither the lock nor a position in line.
     Taken,
     /// The number of locks released.
     Released(u64),
@@ -82,7 +82,7 @@ pub(crate) struct Unexpected {
 }
 
 impl Protocol {
-    /// Returns what the server sends first, unprompted.
+    /// Returns the bytes that the server sends on each new connection before any request.
     pub(crate) fn greeting(&self) -> &'static [u8] {
         match self {
             Self::Lockserver => &[1],
@@ -135,7 +135,7 @@ fn ask_lockserver(asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     };
     output.extend_from_slice(&[code, LEN]);
     output.extend_from_slice(key);
-    // The index is empty.
+    // An index of length 0, then the owner.
     output.extend_from_slice(&[0, LEN]);
     output.extend_from_slice(owner);
     let ttl = match asked {

@@ -1,4 +1,4 @@
-//! A client that competes for the one lock that all clients want: it acquires the lock, releases it immediately, and starts over.
+//! A client that competes with all others for one lock: it acquires the lock, releases it immediately, and starts over.
 //!
 //! docs/benchmarks.md, "Waiting in line", describes for users how the sexton client paces itself.
 
@@ -16,7 +16,8 @@ pub(crate) enum Pace {
     Try(Duration),
     /// Waits in line, and requests its position when it expects to be next.
     Line,
-    /// Continues as long as no other client is in line; otherwise steps aside for a while, then joins the line again.
+    /// Acquires the lock again and again as long as no other client is in line. Otherwise it steps aside, that is, leaves the line for a
+    /// while, and then joins it again.
     Turns,
 }
 
@@ -40,10 +41,10 @@ pub(crate) struct Contender {
     near: bool,
     /// Whether it released the lock and requested it again in the same write.
     again: bool,
-    /// When it first requested the lock that it waits for.
+    /// When it first requested the lock for the next grant.
     wanted: Instant,
     progress: Progress,
-    /// How long it steps aside for each grant of its turn, so that a client with many grants stays away long.
+    /// How long it steps aside for each grant that it had since it last did so. A client with many grants therefore stays away for long.
     aside: Duration,
     /// The number of grants since it last stepped aside.
     in_turn: u32,
@@ -53,24 +54,24 @@ pub(crate) struct Contender {
     finishing: bool,
 }
 
-/// At this position in line or a better one, a client polls without pause: it must notice the moment the lock is free.
+/// At this position in line or a better one, a client polls without pause, because it must notice the moment the lock is free.
 const NEAR: u32 = 3;
 
-/// The increase of the time aside per grant, for each client found waiting already.
+/// The increase of [`Contender::aside`] for each client that is already waiting when a client comes back.
 const ASIDE_STEP: Duration = Duration::from_micros(100);
 
 /// The maximum number of waiting clients that count towards that increase.
 const CROWD_MAX: u32 = 4;
 
-/// The maximum time that a client stays away.
+/// The maximum time for which a client steps aside.
 const ASIDE_MAX: Duration = Duration::from_millis(50);
 
 /// A client's estimate of how fast the line moves.
 #[derive(Default)]
 struct Progress {
-    /// When it joined this line, and at which position.
+    /// When the client joined the line, and at which position; `None` if it is not in line.
     joined: Option<(Instant, u32)>,
-    /// The time per position in an undisturbed line; unknown at first.
+    /// The time that the line takes to advance by one position if no client delays it; `None` before the first grant.
     per_place: Option<Duration>,
 }
 
@@ -78,11 +79,11 @@ impl Progress {
     /// Notes a position in line, and returns how long to wait before requesting it again.
     fn rest(&mut self, now: Instant, place: u32) -> Duration {
         self.joined.get_or_insert((now, place));
-        // Better too early than too late: one more request costs the line little, but a late one holds up every client after it.
+        // Better too early than too late: one more request costs little, but a late one delays every client further back in line.
         self.per_place.unwrap_or_default() * place.saturating_sub(NEAR) * 3 / 4
     }
 
-    /// Notes the grant. A client that did not ask before the lock was free was late, and has itself held up the line.
+    /// Notes the grant. `late` is whether the client did not poll before the lock was free, and so delayed the line itself.
     ///
     /// Estimates increase slowly: a line that waited for one late client looks slow to every client, and if each adopted that
     /// estimate, all would be late.
@@ -131,7 +132,7 @@ impl Contender {
             .ask(asked, &self.key, &self.owner, turn.output);
     }
 
-    /// Starts a new request for the lock.
+    /// Requests the lock, and begins to time the wait for it.
     fn want(&mut self, turn: &mut Turn<'_>) {
         self.wanted = turn.now;
         self.ask(Verb::Acquire, turn);
@@ -148,8 +149,9 @@ impl Contender {
         self.near = false;
         self.again = false;
         self.ask(Verb::Release, turn);
-        // Where there is a line, this request does not overtake the waiting clients: it goes to the end of the line.
         self.in_turn += 1;
+        // Where there is a line, the lock is requested again in the same write. The request goes to the end of the line, and so does not
+        // overtake clients that wait.
         self.again = match self.pace {
             Pace::Try(_) => false,
             Pace::Line | Pace::Turns => !self.finishing,
@@ -178,8 +180,8 @@ impl Contender {
         }
     }
 
-    /// Adjusts the time aside to how crowded the line is on coming back. Additive increase and multiplicative decrease let clients
-    /// with different intervals converge.
+    /// Adjusts [`Contender::aside`] to the position at which the client came back into the line. Additive increase and multiplicative
+    /// decrease let clients with different times converge.
     fn meets(&mut self, place: u32) {
         self.aside = match place.saturating_sub(2) {
             0 => self.aside * 7 / 8,
@@ -211,7 +213,7 @@ impl Contender {
             _ if self.finishing => self.resting = true,
             Pace::Turns => {
                 let span = self.aside * std::mem::take(&mut self.in_turn);
-                // Randomized: between half and one and a half times the span.
+                // A random time between half and one and a half times the span.
                 let rest = span / 2 + span * self.chance.below(1000) / 1000;
                 self.rest(rest.min(ASIDE_MAX), turn);
             }

@@ -1,5 +1,5 @@
-//! A coordinator under test that launches processes. Everything that it launched ends with it, and so does its keeper: nothing
-//! outlives a measurement, even a failed one.
+//! A coordinator (`sexton serve`) under test that launches processes. Dropping it also kills its keeper, the process that launches commands
+//! for it, and all processes that the keeper launched, so that nothing outlives a measurement, even a failed one.
 
 use crate::failure::Failure;
 use crate::interrupt::Stop;
@@ -25,15 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two polls of the coordinator's state.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where coordinators are started, and where their directories stay until everything is measured: for minutes after files are removed,
-/// ext4 examines each of them again whenever it creates a file, which would distort the next measurement.
+/// Where coordinators are started, and the folder to which their directories are moved afterwards. These are removed only when everything
+/// has been measured: for minutes after files are removed, ext4 examines each of their inodes whenever it creates a file, which would
+/// distort the next measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Grounds<'a> {
     pub(crate) site: &'a Site,
     pub(crate) attic: &'a Path,
 }
 
-/// A running coordinator, with everything on disk before it answers.
+/// A running coordinator that syncs each change to disk before it answers.
 pub(crate) struct Coordinator {
     peer: Peer<()>,
     attic: PathBuf,
@@ -47,7 +48,7 @@ pub(crate) struct Launched {
 }
 
 impl Coordinator {
-    /// Starts a coordinator in a fresh directory, with the services of a configuration if there is one.
+    /// Starts a coordinator in a fresh directory, with this configuration file if there is one.
     pub(crate) fn start(config: Option<&Path>, grounds: Grounds<'_>) -> Result<Self, Failure> {
         let peer = Peer::sexton_for_processes(config, grounds.site)?;
         let attic = grounds.attic.to_owned();
@@ -69,7 +70,7 @@ impl Coordinator {
         connect(self.data())
     }
 
-    /// Sends one request, on its own connection.
+    /// Sends one request on a new connection, and returns the answer; a status other than 200 is an error.
     pub(crate) fn ask(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         ask(&mut self.connect()?, path, body)
     }
@@ -118,7 +119,7 @@ impl Coordinator {
             for _ in 0..CLIENTS {
                 let thread = std::thread::Builder::new().name("sexton-bench-ask".to_owned());
                 let thread = thread.spawn_scoped(scope, client);
-                threads.push(thread.map_err(Failure::to("start"))?);
+                threads.push(thread.map_err(Failure::to("start a thread"))?);
             }
             let mut all = Vec::new();
             for thread in threads {
@@ -129,14 +130,14 @@ impl Coordinator {
         })
     }
 
-    /// Returns how many records have one of these statuses; `None` if the coordinator does not answer yet.
+    /// Returns how many process records have this status; `None` if the coordinator does not answer yet.
     fn count(&self, status: &str) -> Option<u64> {
         let path = format!("/v1/processes/count?status={status}");
         let mut stream = on_socket(self.peer.data(), PATIENCE).ok()?;
         ask(&mut stream, &path, None).ok()?.get("count")?.as_u64()
     }
 
-    /// Waits until `wanted` records have this status.
+    /// Waits until `wanted` process records have this status.
     pub(crate) fn await_count(
         &mut self,
         status: &str,
@@ -159,7 +160,7 @@ impl Coordinator {
         }
     }
 
-    /// Kills the coordinator as a crash would. Its keeper and the launched processes keep running.
+    /// Kills the coordinator with SIGKILL, to simulate a crash. Its keeper and the launched processes keep running.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         self.peer.kill()
     }
@@ -216,7 +217,7 @@ impl Drop for Coordinator {
         if let Some(keeper) = self.keeper() {
             end_keeper(keeper);
         }
-        // A directory that cannot be moved is removed now.
+        // A directory that cannot be moved is removed when `peer` is dropped.
         let data = self.peer.data();
         drop(fs::rename(
             data,
@@ -244,7 +245,7 @@ fn end_keeper(keeper: u32) {
     }
 }
 
-/// Sends one request on a persistent connection; an answer other than success is an error.
+/// Sends one request on a persistent connection, and returns the answer; a status other than 200 is an error.
 pub(crate) fn ask(
     stream: &mut UnixStream,
     path: &str,
@@ -293,10 +294,10 @@ fn children_of(parent: u32) -> Vec<u32> {
     pids.filter(is_child).collect()
 }
 
-/// Returns the state and the parent of a process.
+/// Returns the state and the parent of a process; `None` if there is no such process.
 fn stat(pid: u32) -> Option<(String, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // proc(5): the name, in parentheses, may contain anything.
+    // proc(5): the name, in parentheses, may itself contain parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))

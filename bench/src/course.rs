@@ -1,4 +1,4 @@
-//! The course of a measurement over sockets: its rounds and durations, from flags; and one round of one server.
+//! The flags that set the rounds and durations of a measurement over sockets, and the measurement of one server in one round.
 
 use crate::failure::Failure;
 use crate::figures::{Round, as_float};
@@ -29,7 +29,7 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// Measures these clients of a server once, for the durations in the flags times a factor.
+    /// Measures one round of a server with these clients: an uncounted warm-up, then `longer` times the duration that the flags set.
     pub(crate) fn round<P, C: Client>(
         &self,
         (peer, greeting): (&Peer<P>, &[u8]),

@@ -28,7 +28,7 @@ impl Cycles {
             protocol,
             connection,
             owner: name(connection, u32::MAX),
-            keys: vec![[0; 16]; usize::try_from(depth).expect("depths are small")],
+            keys: vec![[0; 16]; usize::try_from(depth).expect("a depth fits in usize")],
             next: 0,
             asked: Verb::Acquire,
             answered: 0,
@@ -56,7 +56,7 @@ impl Cycles {
         self.ask(Verb::Acquire, turn);
     }
 
-    /// Sends the next requests once all previous ones are answered.
+    /// Sends the next requests. Called when all previous ones are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         if self.asked == Verb::Acquire {
             self.ask(Verb::Release, turn);

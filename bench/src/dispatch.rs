@@ -1,5 +1,5 @@
-//! `sexton-bench dispatch`: measures how long it takes until a task whose attempt failed can continue, for each failure mode of Wip,
-//! and what tasks cost.
+//! `sexton-bench dispatch`: measures how long it takes until a task whose attempt failed can continue, for each failure mode of Wip
+//! (the task engine that docs/tasks.md describes), and what tasks cost.
 
 use crate::bed::{self, Bed, merge};
 use crate::coordinator::{Grounds, signal};
@@ -25,19 +25,19 @@ use std::time::Duration;
 /// The number of threads of the only server, and so of tasks that run at a time.
 const THREADS: u32 = 16;
 
-/// The pause between two kills of a keeper, and between two panics of an actor. The coordinator stops restarting a keeper that ends
+/// The pause between two kills of a keeper, and between two panics of an actor. The coordinator gives up on a keeper or an actor that fails
 /// too often.
 const APART: Duration = Duration::from_millis(2500);
 
 /// The maximum number of faults of a kind that needs this pause.
 const APART_MAX: u32 = 10;
 
-/// While the coordinator is down, one in this many of the running tasks dies.
+/// One in this many of the running commands is killed while the coordinator is down.
 const DIES_EACH: usize = 10;
 
 /// Measure tasks: the recovery time from each failure mode of Wip, and the cost of tasks.
 ///
-/// A recovery is timed from the clock that the failing process (or the program that causes the fault) reads as its last act, to the
+/// A recovery is timed from the clock that the failing process (or the program that causes the fault) reads as its last action, to the
 /// arrival of the event that the thread is free and the task can continue or has failed. Events are sent once they are on disk.
 #[derive(Args)]
 #[command(after_help = "\
@@ -68,7 +68,7 @@ pub(crate) struct Dispatch {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=900_000))]
     waiting: u32,
 
-    /// Number of servers
+    /// Number of servers in the inventory for the last figure
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=9000))]
     servers: u32,
 
@@ -80,7 +80,7 @@ impl Dispatch {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the disk is left out"));
+        notes.extend(self.site.in_memory("the figures include no disk"));
         let root = self.site.root();
         let (attic, folder) = (directory(&root)?, directory(&root)?);
         let grounds = Grounds {
@@ -126,7 +126,7 @@ impl Dispatch {
     fn recover(&self, mode: &Mode, grounds: Grounds<'_>, stop: &Stop) -> Result<Vec<f64>, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), THREADS)?;
-        // The first launch also starts the keeper, which is not part of a recovery.
+        // The first task is not counted: its launch loads into memory what later ones find there.
         bed.measure(&bed.of(CommandEnd::Ends, &json!({}))?, stop)?;
         let times = |most| 0..self.runs.min(most);
         let each = |bed: &mut Bed, most, body: Value| -> Result<Vec<f64>, Failure> {
@@ -179,7 +179,8 @@ impl Dispatch {
         }
     }
 
-    /// Kills a coordinator while tasks run. Returns the time from its restart until all tasks have the right status, in milliseconds.
+    /// Kills a coordinator while tasks run, and then some of their commands. Returns the time from the restart of the coordinator until it
+    /// shows the tasks of these commands as complete and all others as running, in milliseconds.
     fn coordinator_killed(&self, grounds: Grounds<'_>, stop: &Stop) -> Result<f64, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), self.running)?;
@@ -243,32 +244,32 @@ impl Dispatch {
         vec![
             Row::new(
                 "tasks",
-                format!("{} tasks to their ends, durable", self.tasks),
+                format!("{} tasks completed, durable", self.tasks),
                 "/s",
                 Some(Limit::AtLeast(500.0)),
             ),
             Row::new(
                 "started_p50",
-                "added until its command runs, p50".to_owned(),
+                "time to start of a task's command, p50".to_owned(),
                 "ms",
                 None,
             ),
             Row::new("started_p99", "the same, p99".to_owned(), "ms", None),
             Row::new(
                 "memory",
-                format!("memory a task that waits, of {waiting}"),
+                format!("memory per waiting task, of {waiting}"),
                 "B",
                 None,
             ),
             Row::new(
                 "started_waiting_p50",
-                format!("added until it runs, {waiting} wait, p50"),
+                format!("time to start, with {waiting} tasks waiting, p50"),
                 "ms",
                 None,
             ),
             Row::new(
                 "started_servers_p50",
-                format!("the same, and {servers} servers, p50"),
+                format!("the same, with {servers} servers, p50"),
                 "ms",
                 None,
             ),

@@ -58,7 +58,7 @@ impl Embed {
         let locks = node.handle().locks();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
-            .map_err(Failure::to("start"))?;
+            .map_err(Failure::to("start a runtime"))?;
         let (mut batches, mut futures) = (Vec::new(), Vec::new());
         let (mut single, mut told) = (Vec::new(), Vec::new());
         let mut jobs = Vec::new();
@@ -105,11 +105,11 @@ impl Embed {
         print(&format!(
             "sexton {}, a node in this program, without files\n{}\n\n\
              batches of {BATCH} cycles     {}\n\
-             {FUTURES} futures side by side  {}\n\
+             {FUTURES} concurrent futures    {}\n\
              one awaited acquire, p50  {}\n\
              one awaited acquire, p99  {}\n\
-             a waiter is told, p50     {}\n\
-             a waiter is told, p99     {}\n\
+             release to grant, p50     {}\n\
+             release to grant, p99     {}\n\
              {}",
             env!("CARGO_PKG_VERSION"),
             fdatasync::remark(&std::env::temp_dir())?,
@@ -141,7 +141,7 @@ impl Embed {
         Ok(as_float(cycles) / (now() - began).as_secs_f64())
     }
 
-    /// Returns cycles per second with a future for each operation.
+    /// Returns cycles per second in concurrent tasks that await one operation at a time.
     fn futures(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<f64, Failure> {
         let began = now();
         let end = began + self.seconds;
@@ -172,7 +172,7 @@ impl Embed {
     /// Measures the time from a release until the waiter has the lock.
     fn told(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<Latencies, Failure> {
         let end = now() + self.seconds;
-        let names = |owner| Entry::new("passed-on", owner).expect("short names");
+        let names = |owner| Entry::new("passed-on", owner).expect("the names are short");
         let (one, other) = (names("one"), names("other"));
         let mut latencies = Latencies::default();
         while now() < end {
@@ -183,7 +183,7 @@ impl Embed {
         Ok(latencies)
     }
 
-    /// Measures an acquire that is awaited alone.
+    /// Measures the time of an acquire while nothing else is in progress.
     fn single(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<Latencies, Failure> {
         let end = now() + self.seconds;
         let entry = entry(0);
@@ -218,7 +218,7 @@ async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, Lo
         Ok::<_, LockError>(had)
     };
     let holder = async {
-        // The waiter is in line once its position can be seen.
+        // The query for its position fails until the waiter is in line.
         while locks.place(to).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -243,10 +243,10 @@ async fn cycle(locks: &Locks, entry: &Entry) -> Result<(), LockError> {
 
 fn entry(number: u32) -> Entry {
     let name = format!("key-{number:012}");
-    Entry::new(&name, &name).expect("16 bytes are within 255")
+    Entry::new(&name, &name).expect("16 bytes are within the limit of 255")
 }
 
-/// Returns the requests that acquire these locks, and those that release them.
+/// Returns the requests of a batch: [`BATCH`] acquires, and then their releases.
 fn batch() -> Vec<Item<LockMachine>> {
     let acquires = (0..BATCH).map(|number| {
         let Entry { key, index, owner } = entry(number);

@@ -1,5 +1,5 @@
-//! Jobs of an embedded node: cycles in batches, in a single queue and among a hundred thousand, and how fast a ready queue is
-//! found among that many.
+//! Measures jobs of an embedded node: cycles in batches, in a single queue and in one queue of a hundred thousand, and how fast a ready
+//! queue is found among that many.
 
 use crate::failure::Failure;
 use crate::figures::{Spread, as_float, grouped};
@@ -23,7 +23,7 @@ const TYPES: u32 = 100;
 /// The number of queues that have a job to claim.
 const READY: u32 = 10;
 
-/// A delay longer than any measurement.
+/// A delay longer than any measurement, in milliseconds: a year.
 const LATER_MS: u64 = 365 * 24 * 3_600_000;
 
 /// The measured rates, per second.
@@ -76,7 +76,7 @@ pub(crate) fn lines(rounds: &[Rates]) -> String {
     ) + &line(
         "finding a ready queue",
         spread(rounds, |rates| rates.named),
-        "named",
+        "queues",
     )
 }
 
@@ -97,7 +97,7 @@ fn spread(rounds: &[Rates], rate: fn(&Rates) -> f64) -> Spread {
 
 fn queue(tenant: u32, kind: u32) -> QueueName {
     let name = format!("tenant-{tenant}:type-{kind}");
-    QueueName::parse(name.as_bytes()).expect("it is a name")
+    QueueName::parse(name.as_bytes()).expect("the name is valid")
 }
 
 fn job(queue: QueueName) -> Put {
@@ -107,7 +107,7 @@ fn job(queue: QueueName) -> Put {
     }
 }
 
-/// Puts a delayed job into each queue, and one to claim into a few.
+/// Puts a delayed job into each queue, and a ready one into [`READY`] of them.
 fn fill(queues: &Queues, stop: &Stop) -> Result<(), Failure> {
     for tenant in 0..TENANTS {
         stop.check()?;

@@ -1,4 +1,5 @@
-//! Measures the time from the last act of a process until its end is on record: the processes, and the event listener.
+//! Measures the time from the last action of a process until its end is on record. Contains both the program of these processes and the
+//! code that launches them and receives the events of their ends.
 
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
@@ -23,10 +24,11 @@ const APART: Duration = Duration::from_millis(4);
 /// The maximum time that all ends together may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The number of bytes that a process writes: its id, and its clock in nanoseconds, or 0 when it is ready to end.
+/// The number of bytes that a process writes at a time: its id (16 bytes) and the time in nanoseconds (8 bytes), which is 0 when the
+/// process reports that it is ready to end.
 const FRAME: usize = 24;
 
-/// A process that ends on request, and writes its clock as its last act. Started by `processes`.
+/// A process that ends on request, and writes the time as its last action. Started by `processes`.
 #[derive(Args)]
 pub(crate) struct Ending {
     /// A pipe from which the process reads one byte before it ends
@@ -87,8 +89,8 @@ impl<'a> Ends<'a> {
         })
     }
 
-    /// Launches `count` processes, and lets them end, all at once or one after another. Measures the time from the clock that each reads
-    /// as its last act to the arrival of the event, which is sent once the end is on disk.
+    /// Launches `count` processes, and makes them end, all at once or one after another. Measures for each process the time from its last
+    /// action, reading the clock, to the arrival of the event of its end, which is sent once the end is on disk.
     pub(crate) fn measure(
         &mut self,
         count: u32,
@@ -141,7 +143,7 @@ impl<'a> Ends<'a> {
         let clock = clock.try_into().map(u64::from_ne_bytes);
         Ok((
             id.expect("sixteen bytes were split off"),
-            clock.expect("eight are left of twenty-four"),
+            clock.expect("eight bytes are left of twenty-four"),
         ))
     }
 }

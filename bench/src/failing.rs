@@ -1,4 +1,4 @@
-//! The commands of the tasks that `dispatch` measures: each writes its clock, and then fails or ends as requested.
+//! The commands of the tasks that `dispatch` measures. Each writes the time, and then fails or ends as requested.
 
 use crate::failure::Failure;
 use crate::happening::clock;
@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// The number of bytes that a command writes: the task's number, the command's PID, and the clock in nanoseconds.
+/// The number of bytes that a command writes: the task's number, the command's PID, and the time in nanoseconds, 8 bytes each.
 const FRAME: usize = 24;
 
 /// The command of a task. Started by `dispatch`.
@@ -32,14 +32,14 @@ pub(crate) enum CommandEnd {
     Dies,
     /// By SIGKILL, after it has saved data.
     Saves,
-    /// Never.
+    /// Never: it loops, and uses a processor.
     Loops,
-    /// Writes when it starts, and waits until it is killed.
+    /// By being killed, for which it waits.
     Waits,
 }
 
 impl CommandEnd {
-    /// Returns the word for this on the command line.
+    /// Returns the word that selects this end on the command line.
     pub(crate) fn word(self) -> String {
         let value = self.to_possible_value();
         value.map(|it| it.get_name().to_owned()).unwrap_or_default()
@@ -101,11 +101,11 @@ pub(crate) struct Written {
     pub(crate) task: u64,
     /// The command's PID.
     pub(crate) pid: u32,
-    /// The clock, read as the command's last act.
+    /// When the command wrote this, by [`clock`], in nanoseconds. It then ends at once, unless it loops or waits.
     pub(crate) at: u64,
 }
 
-/// Reads what the next command wrote.
+/// Waits until a command writes, and returns what it wrote.
 pub(crate) fn written(last: &mut Fifo) -> Result<Written, Failure> {
     let mut frame = [0; FRAME];
     last.read(&mut frame)?;

@@ -12,13 +12,13 @@ impl Failure {
         Self(words.into())
     }
 
-    /// Returns a function for `map_err` that reports the failed operation with the error.
+    /// Returns a function for `map_err` that turns an error into "failed to `what`: error".
     pub(crate) fn to<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Self {
         move |error| Self(format!("failed to {what}: {error}"))
     }
 }
 
-/// `main` prints errors with this.
+/// The text itself, since Rust prints the error that `main` returns with `Debug`.
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

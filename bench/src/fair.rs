@@ -1,4 +1,4 @@
-//! Fairness between tenants: ten jobs of one tenant beside very many of another, as shown by the order of claims.
+//! Measures fairness between tenants by the order of claims: how long ten jobs of one tenant wait while very many of another are ready.
 
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ const BEFORE: u32 = 100;
 /// The maximum time to wait for a claim.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A subscription to the claims and additions of a coordinator, from now on.
+/// A subscription to the events of a coordinator that report jobs as added or claimed.
 pub(crate) struct Claims(Receiver<Result<Happening, Failure>>);
 
 impl Claims {
@@ -40,7 +40,7 @@ impl Claims {
         }
     }
 
-    /// Waits for [`BEFORE`] claims: the run is then well under way.
+    /// Waits for [`BEFORE`] claims, so that the runner is busy with the other tenant's jobs.
     pub(crate) fn begun(&self) -> Result<(), Failure> {
         let mut claims = 0;
         while claims < BEFORE {
@@ -50,8 +50,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Returns the maximum, over k, of the number of claims up to that of the k-th job in the small queue, divided by k. A claim is
-    /// made when a slot of the run has become free, so this also counts freed slots.
+    /// Returns the largest wait of the jobs in the small queue. The wait of the k-th job to be claimed is the number of claims from the
+    /// moment its queue gets its first job up to its own claim, divided by k.
     pub(crate) fn largest_wait(&self) -> Result<f64, Failure> {
         let (mut is_there, mut place, mut found, mut largest) = (false, 0, 0, 0.0_f64);
         while found < FEW {

@@ -1,4 +1,4 @@
-//! The cost of a sync on this machine: nothing that waits for the disk can be faster, and the cost differs between machines.
+//! The cost of a sync on this machine. It differs between machines, and no request that waits for the disk can be faster.
 
 use crate::failure::Failure;
 use crate::figures::Latencies;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The number of syncs measured.
 const TRIES: u64 = 200;
 
-/// The number of bytes written before each sync, into existing blocks: about a small record.
+/// The number of bytes written before each sync, about as many as a small record has. They overwrite blocks that already exist.
 const BYTES: usize = 512;
 
 /// Returns the median time of an fdatasync after a small write to a file below `root`, in microseconds.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Steps per doubling: a quantile is accurate to about three per cent.
+/// Steps per doubling. A quantile is the start of a step, and so at most six per cent too small.
 const STEPS: u64 = 16;
 
 /// A histogram of durations in nanoseconds, with steps that grow with the duration.
@@ -26,7 +26,8 @@ impl Latencies {
         }
     }
 
-    /// Returns the latency in microseconds that this share of the durations does not exceed; zero if nothing was recorded.
+    /// Returns the latency in microseconds that this share of the durations does not exceed, to the accuracy of a step; zero if nothing was
+    /// recorded.
     pub(crate) fn quantile_us(&self, share: f64) -> f64 {
         let all: u64 = self.counts.iter().sum();
         let wanted = as_float(all) * share;
@@ -41,7 +42,7 @@ impl Latencies {
     }
 }
 
-/// Returns the step of a number, which its highest bits determine.
+/// Returns the step that contains a number. The highest five bits of the number determine it.
 fn step_of(number: u64) -> usize {
     let step = match number.checked_ilog2() {
         None | Some(0..4) => number,
@@ -67,13 +68,15 @@ pub(crate) fn as_float(count: u64) -> f64 {
     count as f64
 }
 
-/// One measurement of one contestant.
+/// The measurement of one contestant (a server, or one way of using it) in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     pub(crate) per_second: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
+    /// Cycles or grants of the client that had the most.
     pub(crate) busiest: u64,
+    /// Cycles or grants of the client that had the fewest.
     pub(crate) idlest: u64,
     /// The share of a processor that the load generator used.
     pub(crate) load_cpu: f64,
@@ -104,20 +107,21 @@ impl Spread {
     }
 }
 
-/// The result of a contestant in a row.
+/// The result of a contestant in a row, over all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Standing {
     pub(crate) name: String,
     /// Whether the contestant is a program other than sexton.
     pub(crate) peer: bool,
-    /// Cycles, or grants, per second.
+    /// Cycles, grants or puts per second.
     pub(crate) per_second: Spread,
-    /// The median over the rounds of the median latency of a cycle, or of waiting for a grant.
+    /// The median over the rounds of the median latency of a cycle, or of waiting for a grant, in microseconds.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
-    /// The ratio of the busiest client's grants to the idlest one's, in the worst round; `None` if a client got none.
+    /// Grants of the client that had the most, in the round with the most uneven shares; `None` if clients did not compete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) busiest: Option<u64>,
+    /// Grants of the client that had the fewest, in the same round; `None` if clients did not compete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idlest: Option<u64>,
     pub(crate) load_cpu: f64,
@@ -149,7 +153,7 @@ impl Standing {
     }
 }
 
-/// How long waiters were kept waiting, in microseconds.
+/// The time from a release or a put until a waiting client has the lock or the job, over all rounds, in microseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Wait {
     pub(crate) row: String,
@@ -183,10 +187,10 @@ impl Wait {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) row: String,
-    /// `cycles` or `grants`.
+    /// What was counted: `cycles`, `grants` or `puts`.
     pub(crate) unit: &'static str,
     pub(crate) standings: Vec<Standing>,
-    /// sexton's figure divided by its best peer's, round by round; `None` without a peer.
+    /// sexton's figure divided by that of the fastest peer, computed in each round; `None` without a peer.
     pub(crate) ratio: Option<Spread>,
 }
 
@@ -253,7 +257,7 @@ pub(crate) fn heading() -> String {
     )
 }
 
-/// Formats a whole number with its thousands separated.
+/// Formats a number without decimals, with commas between thousands.
 pub(crate) fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! The requests of a lock client in JSON over HTTP, to sexton's `/v1` and to etcd's gateway, and the answers. Sans-I/O.
+//! Encodes the requests of a lock client as JSON over HTTP, for sexton's `/v1` and for etcd's gateway, and decodes the answers. Does no
+//! I/O.
 //!
 //! etcd keeps a lock for as long as its lease lasts, so each client has its own lease, granted before anything is measured
 //! and identified by the number at the start of its owner's name.
@@ -12,9 +13,9 @@ use serde_json::{Value, json};
 pub(crate) enum Gateway {
     /// sexton's `/v1/locks`.
     Sexton,
-    /// etcd's lock service: it keeps a line, and an unlock deletes a position in it.
+    /// etcd's lock service, which keeps waiters in line: each has a key below the lock's name, and an unlock deletes that key.
     EtcdLock,
-    /// etcd without a line: a key is put if it does not exist, and later deleted.
+    /// etcd's transactions, without a line: a key is put if it does not exist, and later deleted.
     EtcdTxn,
 }
 
@@ -73,7 +74,7 @@ impl Gateway {
             }
             (Self::EtcdLock, Verb::Release) => ("/v3/lock/unlock", json!({"key": coded(&place)})),
             (Self::EtcdLock, Verb::Place) => {
-                // Everything below `key/`: one key for each client that holds or waits.
+                // The range of all keys below `key/`: one for each client that holds the lock or waits for it.
                 let [first, behind] = [b"/", b"0"].map(|end| [key.as_slice(), end].concat());
                 let range =
                     json!({"key": coded(&first), "range_end": coded(&behind), "count_only": true});

@@ -1,4 +1,4 @@
-//! The events of a coordinator, with the times at which they arrived: events are sent when they are on disk.
+//! Receives the events of a coordinator, and records when each arrived. A coordinator sends an event once it is on disk.
 
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
@@ -13,12 +13,12 @@ use std::time::Duration;
 /// The maximum time to wait for events.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An event.
+/// An event, and when it arrived.
 #[derive(Debug)]
 pub(crate) struct Happening {
     /// The event as received.
     pub(crate) what: Value,
-    /// When it arrived, by [`clock`].
+    /// When it arrived, by [`clock`], in nanoseconds.
     pub(crate) at: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn clock() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Subscribes to the events that match this query, from now on.
+/// Subscribes to the events that match this query. Every event that is sent after this returns is received.
 pub(crate) fn listen(
     coordinator: &Coordinator,
     query: &str,
@@ -43,13 +43,13 @@ pub(crate) fn listen(
     std::thread::Builder::new()
         .name("sexton-bench-events".to_owned())
         .spawn(move || receive(stream, &begun, &heard))
-        .map_err(Failure::to("start"))?;
+        .map_err(Failure::to("start a thread"))?;
     let begins = begins.recv_timeout(PATIENCE);
     begins.map_err(|_| Failure::new("no events arrived"))?;
     Ok(events)
 }
 
-/// Records when each event arrives. Ends when the connection closes or the receiver is dropped.
+/// Passes on each event with the time of its arrival, until the connection closes or the receiver is dropped.
 fn receive(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happening, Failure>>) {
     let mut input = Vec::new();
     let mut has_begun = false;
@@ -60,7 +60,7 @@ fn receive(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Hap
         }
         let at = clock();
         if !has_begun {
-            // The head of the response has arrived, so no event is missed from now on.
+            // The head of the response has arrived, so no event is missed from now on. `listen` may have stopped waiting for it.
             has_begun = true;
             let _ = begun.send(());
         }

@@ -1,5 +1,5 @@
-//! Clients of a table of held locks. They take all locks, renew random ones, use their own locks at a fixed pace
-//! meanwhile, or release and take random ones again.
+//! Clients for a large table of held locks. [`Taker`] takes all locks, [`Toucher`] renews random ones, [`Churner`] releases and takes
+//! random ones, and [`Paced`] uses locks of its own at a fixed pace while the others are held.
 
 use crate::chance::Chance;
 use crate::codec::{Answer, Name, Protocol, Verb, name};
@@ -24,7 +24,7 @@ fn untrue(asked: Verb, answer: Answer) -> Wrong {
     ))
 }
 
-/// Takes a range of locks, many in one write, and ends when it holds all of them.
+/// A client that takes a range of locks, many in one write, and ends when it holds all of them.
 pub(crate) struct Taker {
     protocol: Rc<Protocol>,
     left: Range<u32>,
@@ -86,7 +86,7 @@ impl Client for Taker {
     }
 }
 
-/// Renews random held locks one after another, each as its owner.
+/// A client that renews random held locks one after another, each as its owner.
 pub(crate) struct Toucher {
     protocol: Rc<Protocol>,
     locks: u32,
@@ -149,8 +149,8 @@ impl Client for Toucher {
     }
 }
 
-/// Acquires or releases random locks of its own share, many in one write: free locks are acquired, held ones
-/// released. Continues until all clients together have made the requested number of changes.
+/// A client that picks random locks of its own share, many in one write, and acquires those that are free and releases those that it
+/// holds. It continues until all clients together have made the requested number of changes.
 pub(crate) struct Churner {
     protocol: Rc<Protocol>,
     first: u32,
@@ -159,11 +159,12 @@ pub(crate) struct Churner {
     /// Requests not yet answered.
     open: VecDeque<Verb>,
     done: u64,
+    /// The number of changes that all clients together have yet to request.
     left: Rc<Cell<u64>>,
 }
 
 impl Churner {
-    /// Creates a client of these locks, which are free.
+    /// Creates a client for these locks, all of which are free.
     pub(crate) fn new(protocol: Rc<Protocol>, locks: Range<u32>, left: Rc<Cell<u64>>) -> Self {
         Self {
             protocol,
@@ -229,24 +230,24 @@ impl Client for Churner {
     }
 }
 
-/// Acquires and releases its own lock at a fixed interval. A cycle that could not begin when it was due, because
-/// the previous one was unanswered, counts from when it was due, so that the longest waits are not left out.
+/// A client that acquires and releases a lock of its own at a fixed interval. A cycle that could not begin when it was due, because
+/// the previous one had not ended, is timed from when it was due, so that the longest waits are not left out.
 pub(crate) struct Paced {
     protocol: Rc<Protocol>,
     connection: u32,
     period: Duration,
     /// When the next cycle is due.
     due: Instant,
-    /// The current cycle: the request, and the time from which it counts.
+    /// The unanswered request, and the time from which its cycle is timed; `None` between cycles.
     open: Option<(Verb, Instant)>,
-    /// Whether the next cycle is already due and waits for this one.
+    /// Whether the next cycle is already due and waits for the current one to end.
     owed: bool,
     cycles: u32,
     finishing: bool,
 }
 
 impl Paced {
-    /// Creates the client of this connection, whose first cycle is due now.
+    /// Creates the client of this connection, whose first cycle begins at `due`.
     pub(crate) fn new(
         protocol: Rc<Protocol>,
         connection: u32,
@@ -289,7 +290,7 @@ impl Client for Paced {
         } else if self.open.is_some() {
             self.owed = true;
         } else {
-            // Counted from now, since a late wake-up is not the server's delay.
+            // Timed from now, since a late wake-up is not the server's delay.
             self.begin(turn.now, turn);
         }
     }
@@ -335,7 +336,7 @@ mod tests {
     use crate::figures::Latencies;
     use crate::load::now;
 
-    /// Gives the client a turn at this time; returns what it sends and when it wants to be woken.
+    /// Calls `act` with a turn at this time, and returns what the client sends and its `wake_at`.
     fn turn(
         latencies: &mut Latencies,
         now: Instant,

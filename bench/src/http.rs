@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Each connection is persistent, and acquires and releases its own lock, one request after another. Both servers have everything on disk
 /// before they answer. etcd is measured in two ways: with its lock service (lock and unlock under a lease), which keeps a line as sexton
 /// does; and with a transaction that puts a key if it does not exist, and a delete, which keeps no line. Leases are granted beforehand, one
-/// for each connection. The ratio is to the faster of the two.
+/// for each connection. The ratio is sexton's figure divided by the better of etcd's.
 ///
 /// Then a waiter is measured: one connection holds a lock, another waits for it, and the time is from sending the release to the waiter's
 /// answer.
@@ -164,7 +164,7 @@ impl Http {
         while now() < end {
             stop.check()?;
             waiter.ask(Verb::Acquire)?;
-            // A release before the waiter is in line would be too early.
+            // The lock must not be released before the waiter is in line.
             loop {
                 watcher.ask(Verb::Place)?;
                 if let Answer::InLine(2) = watcher.receive()? {
@@ -185,7 +185,7 @@ impl Http {
     }
 }
 
-/// A connection with one request at a time.
+/// A connection that sends one request at a time.
 struct SingleClient {
     stream: TcpStream,
     gateway: Gateway,
@@ -225,7 +225,7 @@ impl SingleClient {
     }
 }
 
-/// Has etcd grant the leases under which its clients keep their locks.
+/// Requests from etcd the leases under which its clients keep their locks.
 fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
     let grant = || -> io::Result<()> {
         let mut stream = connect(etcd)?;

@@ -1,11 +1,11 @@
-//! Handles Ctrl-C during a measurement, which then stops its servers, removes its directories, and ends.
+//! Handles Ctrl-C and SIGTERM during a measurement, which then stops its servers, removes its directories, and ends.
 
 use crate::failure::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether the measurement should end.
+/// A flag, shared between threads, that is set when the measurement should end.
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -20,7 +20,7 @@ impl Stop {
     }
 }
 
-/// Runs a measurement on its own thread, while this one listens for signals.
+/// Runs a measurement on a thread of its own while this thread waits for signals, and returns its result.
 pub(crate) fn watched(
     measure: impl FnOnce(&Stop) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The requests of a queue client to each server, the answers, and the client: it puts jobs, takes them and ends them.
+//! Encodes the requests of a queue client to each server, decodes the answers, and has the clients that put, take and end jobs.
 //!
 //! Redis' lists are used as a reliable queue: a job is moved to its consumer's own list, and removed from there
 //! when it is done.
@@ -32,7 +32,7 @@ enum Request {
 enum Answer {
     /// The job was put.
     Put,
-    /// A job was taken: its number, which Redis does not provide.
+    /// A job was taken, with this id; 0 for Redis, whose lists have no ids.
     Taken(u64),
     /// The job was removed.
     Ended,
@@ -139,13 +139,13 @@ fn own_list(client: u32) -> String {
 /// What a job client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Puts a number of jobs in one write, takes as many, and ends them.
+    /// Puts some jobs in one write, takes as many in one write, and ends these in one write.
     Cycles,
     /// Only puts.
     Puts,
 }
 
-/// A client that works without pause.
+/// A client that repeats its [`Work`] without pause.
 pub(crate) struct Jobs {
     speech: JobProtocol,
     work: Work,
@@ -185,7 +185,7 @@ impl Jobs {
         }
     }
 
-    /// Sends the next request `depth` times.
+    /// Sends this request `depth` times.
     fn ask(&mut self, asked: Request, turn: &mut Turn<'_>) {
         self.asked = asked;
         self.open = self.depth;
@@ -209,7 +209,7 @@ impl Jobs {
         }
     }
 
-    /// Continues when all requests are answered.
+    /// Sends the next requests. Called when all previous ones are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         match (self.asked, self.work) {
             (Request::Put, Work::Cycles) => self.ask(Request::Take, turn),
@@ -323,10 +323,10 @@ impl Client for Filler {
     }
 }
 
-/// When the job that the clients wait for was put; `None` if none is in flight.
+/// When the job that the consumers wait for was put; `None` if no job is in flight.
 pub(crate) type InFlight = Rc<Cell<Option<Instant>>>;
 
-/// A client of an empty queue: the first puts a job now and then, the others wait for it.
+/// A client of a queue that is empty most of the time. The first client puts a job every [`PAUSE`], and the others wait for it.
 pub(crate) struct Waker {
     speech: JobProtocol,
     client: u32,
@@ -344,7 +344,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 const WAITED_FOR: &[u8] = b"0123456789abcdef";
 
 impl Waker {
-    /// Creates a client. The first client puts jobs, the others wait.
+    /// Creates the client with this number. Number 0 puts jobs, the others wait for them.
     pub(crate) fn new(speech: JobProtocol, client: u32, on_its_way: InFlight) -> Self {
         Self {
             speech,
@@ -399,7 +399,7 @@ impl Client for Waker {
         Ok(taken)
     }
 
-    /// Waiting clients end when their connections close.
+    /// Ends the client at once, without waiting for answers: a waiting consumer would get none.
     fn finish(&mut self, _: &mut Turn<'_>) {
         self.finished = true;
     }
@@ -421,7 +421,7 @@ mod tests {
     fn answers_are_heard_whole_or_not_at_all() {
         let hear = |asked, input: &[u8]| JobProtocol::Beanstalk.receive(asked, input);
         assert_eq!(
-            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("the answer is incomplete"),
+            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("an incomplete answer is no error"),
             None
         );
         assert_eq!(

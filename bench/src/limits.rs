@@ -1,5 +1,5 @@
-//! A table of figures, each with a limit, as printed by `processes`. A figure is the median of the rounds; a figure beyond its
-//! limit is marked.
+//! A table of figures, some of them with a limit, as printed by `bindings`, `dispatch`, `page`, `processes` and `work`. A figure is the
+//! median of the rounds. A figure that misses its limit is marked as missed.
 
 use crate::failure::Failure;
 use crate::figures::{Spread, grouped};
@@ -159,7 +159,8 @@ impl Limits {
     }
 }
 
-/// Formats a figure with about three significant digits.
+/// Formats a figure with two decimals below 10, with one below 100, and as a whole number from there. Decimals that are all zero are
+/// omitted.
 fn number(number: f64) -> String {
     let text = match number.abs() {
         ..10.0 => format!("{number:.2}"),

@@ -1,4 +1,4 @@
-//! Drives many connections from one thread: readiness from epoll, plain reads and writes, timed wake-ups.
+//! Drives many connections from one thread, with epoll, non-blocking reads and writes, and timed wake-ups.
 //!
 //! This code drives all servers of a measurement; only the requests differ. It shares the machine with the
 //! server, so it does as little as it can, and reports how much processor time it used.
@@ -27,19 +27,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The behaviour of one connection. It never reads the clock: times are passed in.
 pub(crate) trait Client {
-    /// Acts at the start, and at the time for which the client asked to be woken.
+    /// Sends requests. Called once when the measurement begins, and at each time that the client sets as [`Turn::wake_at`].
     fn wake(&mut self, turn: &mut Turn<'_>);
     /// Consumes answers from the front of `input`, and returns the number of bytes consumed.
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
-    /// Asks the client to end soon: it releases what it has, and begins nothing new.
+    /// Makes the client end soon: it releases what it holds, and begins nothing new.
     fn finish(&mut self, turn: &mut Turn<'_>);
     /// Returns whether the client has ended.
     fn is_finished(&self) -> bool;
-    /// Returns the number of cycles done since the start.
+    /// Returns the number of cycles that the client has done so far.
     fn done(&self) -> u64;
 }
 
-/// The context in which a client acts.
+/// The time of a call to a client, and where the client puts its results.
 pub(crate) struct Turn<'a> {
     /// The current time.
     pub(crate) now: Instant,
@@ -47,17 +47,17 @@ pub(crate) struct Turn<'a> {
     pub(crate) output: &'a mut Vec<u8>,
     /// Receives the measured durations.
     pub(crate) latencies: &'a mut Latencies,
-    /// When the client wants to be woken, regardless of answers.
+    /// When to call [`Client::wake`], whether or not answers have arrived by then; `None` for no such call.
     pub(crate) wake_at: Option<Instant>,
 }
 
-/// The server gave a wrong answer.
+/// A wrong answer from the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Wrong {
-    /// The answer does not exist in the protocol.
+    /// The protocol does not allow this answer to the request.
     #[error(transparent)]
     Unexpected(#[from] Unexpected),
-    /// The answer exists, but is wrong here.
+    /// The protocol allows the answer, but it contradicts what the client did before.
     #[error("{0}")]
     Untrue(String),
 }
@@ -65,13 +65,13 @@ pub(crate) enum Wrong {
 /// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// How long it took.
+    /// How long cycles were counted.
     pub(crate) span: Duration,
-    /// The number of cycles of each client.
+    /// The number of counted cycles of each client.
     pub(crate) done: Vec<u64>,
     /// The measured durations.
     pub(crate) latencies: Latencies,
-    /// The processor time of this thread.
+    /// The processor time that the load generator's thread used meanwhile.
     pub(crate) load_cpu: Duration,
 }
 
@@ -90,7 +90,7 @@ struct Line<C> {
     client: C,
     unread: Vec<u8>,
     unsent: Vec<u8>,
-    /// Whether epoll reports when there is room to write.
+    /// Whether the socket's buffer is full, and epoll reports when there is room again.
     blocked: bool,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn now() -> Instant {
 }
 
 impl<C: Client> Load<C> {
-    /// Connects every client. `greeting` is what the server sends first.
+    /// Connects every client. `greeting` is what the server sends on each new connection.
     pub(crate) fn connect(
         address: SocketAddr,
         greeting: &[u8],
@@ -149,8 +149,8 @@ impl<C: Client> Load<C> {
         })
     }
 
-    /// Makes the load sleep until the next wake-up instead of spinning, even if it then wakes up to a millisecond late: this leaves the
-    /// processor to the server.
+    /// Makes the load sleep until the next wake-up instead of spinning. This leaves the processor to the server, but wake-ups are up to a
+    /// millisecond late.
     pub(crate) fn resting(self) -> Self {
         Self {
             rests: true,
@@ -158,7 +158,7 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Lets the clients work until each has ended by itself, and returns how long that took.
+    /// Runs the clients until each has finished its work, and returns how long that took.
     pub(crate) fn complete(mut self, stop: &Stop) -> Result<Duration, Failure> {
         let began = now();
         for at in 0..self.lines.len() {
@@ -170,7 +170,7 @@ impl<C: Client> Load<C> {
         Ok(now() - began)
     }
 
-    /// Lets the clients work: first uncounted, then counted. Every client has ended when this returns.
+    /// Runs the clients for `warm_up` without counting and for `span` with counting, and then until each has ended.
     pub(crate) fn measure(
         self,
         warm_up: Duration,
@@ -227,7 +227,7 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Handles events and wake-ups until `until` holds.
+    /// Handles events and wake-ups until `until` returns true.
     fn run(
         &mut self,
         stop: &Stop,
@@ -259,7 +259,8 @@ impl<C: Client> Load<C> {
                 Err(error) => return Err(Failure::to("wait for answers")(error)),
             };
             for event in events.iter().take(count) {
-                let at = usize::try_from(event.data.u64()).expect("we count connections in usize");
+                let at =
+                    usize::try_from(event.data.u64()).expect("every registered index is a usize");
                 self.ready(at)?;
                 heard = now;
             }
@@ -269,8 +270,8 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Returns the time until the next wake-up. epoll's timeout is in milliseconds, so a shorter wait is spent spinning, unless this load
-    /// rests.
+    /// Returns epoll's timeout, which ends at the next wake-up or after [`LOOK`]. It has whole milliseconds: it is rounded down, and the
+    /// remainder spent spinning, unless this load [rests](Self::resting), for which it is rounded up.
     fn wait_for(&self, now: Instant) -> Timespec {
         let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
             due.saturating_duration_since(now).min(LOOK)
@@ -341,7 +342,7 @@ impl<C: Client> Load<C> {
         self.send(at)
     }
 
-    /// Sends a client's requests; those that do not fit are sent when there is room.
+    /// Sends a client's requests. Bytes for which the socket has no room are sent when epoll reports that it has.
     fn send(&mut self, at: usize) -> Result<(), Failure> {
         let line = self.lines.get_mut(at).expect("the connection exists");
         let mut sent = 0;

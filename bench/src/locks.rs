@@ -39,7 +39,8 @@ const SECONDS: &str = "Duration of a measurement
 
 A contended row takes four times as long, because fairness shows only over many turns.";
 
-/// How many times longer a contended row is measured: a client with many grants steps aside for long, which evens out over many turns.
+/// How many times as long a contended row is measured. A client that had many grants stays away for long, so the clients' shares even out
+/// only over many turns.
 const TURNS: u32 = 4;
 
 /// How long a Redis client waits before it retries a lock that was taken.
@@ -136,7 +137,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Measures a row: round by round, contestant by contestant.
+    /// Measures a row: in each round, one contestant after another.
     fn measure(&self, row: Row, redis: bool, stop: &Stop) -> Result<Measured, Failure> {
         let site = &self.course.site;
         let contestants = Contestant::of(row, redis);

@@ -1,15 +1,13 @@
-//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and does
-//! not judge them. It starts its own servers in its own directories, and never touches a running coordinator.
+//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It starts its own servers in its own
+//! directories, and never touches a coordinator (`sexton serve`) that is already running. Some figures are printed with a limit and marked
+//! if they miss it; the exit status does not depend on any figure.
 //!
-//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many waiting jobs,
-//! `http` locks over HTTP beside etcd, `embed` an embedded node, `recovery` a large table of locks and its recovery,
-//! `bindings` locks that end with processes (`passing`), `work` jobs and their workers (`workers`), `dispatch` tasks and their recovery
-//! (`modes`, `bed`, `failing`), `churn` the disk space and memory used after many changes, `page` the web page (`pages` has its viewers),
-//! and `replay` how fast a start reads the log.
-//! `row` and `table` define what is measured, `site` finds the program and the directory for data, `course` has rounds and durations,
-//! `codec` and `gateway` implement each server's protocol, `load` drives connections, `cycle`, `contend`, `held` and `job` are
-//! clients, `peer` starts servers, `fdatasync` measures a sync, `question` polls servers during the load,
-//! `figures` turns measurements into what `output` prints, and `interrupt` handles Ctrl-C.
+//! Each subcommand has a module of its name, and some have further ones: `embed_jobs` for `embed`, `rebuild` for `recovery`, `restarts` and
+//! `ending` for `processes`, `passing` for `bindings`, `workers` and `fair` for `work`, `modes`, `bed` and `failing` for `dispatch`, and
+//! `pages` for `page`. `course` and `site` have their common flags, and `row`, `table` and `limits` their rows.
+//! `codec`, `gateway` and `job` implement each server's protocol; `load` drives connections, with the clients in `cycle`, `contend`, `held`
+//! and `job`; `peer` and `coordinator` start servers; `question`, `happening` and `pulse` receive what servers and processes report;
+//! `fdatasync` measures a sync; `figures` turns measurements into what `output` prints; `interrupt` handles Ctrl-C.
 
 mod backlog;
 mod bed;
@@ -81,15 +79,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench recovery                          a million locks: memory, restarts, checkpoints
   sexton-bench churn                             ten million changes: disk and memory
   sexton-bench embed                             a node inside the program
-  sexton-bench http                              locks over HTTP, beside etcd
-  sexton-bench queue                             jobs over TCP, beside beanstalkd and Redis
+  sexton-bench http                              locks over HTTP, compared with etcd
+  sexton-bench queue                             jobs over TCP, compared with beanstalkd and Redis
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
-  sexton-bench processes                         services, launches, ends, beside supervisord and runit
+  sexton-bench processes                         services, compared with supervisord and runit; launches, ends
   sexton-bench bindings                          locks that end with processes, and `lock run`
   sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and their cost
-  sexton-bench work                              jobs under `sexton work`, beside RQ and greenstalk
-  sexton-bench page                              past moments of a long journal, open pages, views beside locks
-  sexton-bench replay --entries 1000000          how fast a start reads the log
+  sexton-bench work                              jobs under `sexton work`, compared with RQ and greenstalk
+  sexton-bench page                              past moments of a long journal, open pages, delay of other clients
+  sexton-bench replay --entries 1000000          how fast the log is read at startup
 
 See docs/benchmarks.md for what each row does and how to read the results.")]
 enum Measure {
@@ -142,12 +140,12 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// Raises the limit on file descriptors: a measurement opens thousands of connections.
+/// Raises the soft limit on file descriptors to the hard limit: a measurement opens thousands of connections.
 fn raise_descriptor_limit() -> Result<(), Failure> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    setrlimit(Resource::Nofile, raised).map_err(Failure::to("raise the limit of descriptors"))
+    setrlimit(Resource::Nofile, raised).map_err(Failure::to("raise the limit on file descriptors"))
 }

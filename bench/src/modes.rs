@@ -1,4 +1,4 @@
-//! The failure modes of Wip, how each is provoked here, and the table of recovery times.
+//! The failure modes of Wip (the task engine that docs/tasks.md describes), how each is provoked here, and the table of recovery times.
 
 use crate::failing::CommandEnd;
 use crate::figures::{Spread, grouped};
@@ -152,7 +152,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             14,
             "keeper killed",
             ("-", 50.0),
-            "SIGKILL, and the command",
+            "SIGKILL to it and the command",
             Keeper,
         ),
     ]
@@ -176,7 +176,7 @@ impl Mode {
     }
 }
 
-/// Formats recovery times as text.
+/// Formats the recovery times of each mode as a table. Times are in milliseconds.
 pub(crate) fn table(recovered: &[(Mode, Vec<f64>)]) -> String {
     let figure = |number: f64| {
         if number < 100.0 {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 
-/// Shows progress if standard error is a terminal.
+/// Shows progress if standard error is a terminal, in place of the previous message.
 pub(crate) fn show(what: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
@@ -13,7 +13,7 @@ pub(crate) fn show(what: &str) {
     }
 }
 
-/// Prints to standard output; a closed standard output is not an error.
+/// Prints to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     std::io::stdout()
         .write_all(text.as_bytes())
@@ -25,12 +25,12 @@ pub(crate) fn document(document: &Value) -> Result<(), Failure> {
     print(&format!("{document:#}\n"))
 }
 
-/// Returns the heading above figures: the versions of sexton and of the installed peers, and remarks.
+/// Returns the heading above figures: the versions of sexton and of the installed peers, and a line for each remark.
 pub(crate) fn heading(sexton: &str, peers: &[(&str, Option<&str>)], notes: &[String]) -> String {
     let mut heading = format!("sexton {sexton}");
     for (name, version) in peers {
         if let Some(version) = version {
-            heading = format!("{heading} beside {name} {version}");
+            heading = format!("{heading}, {name} {version}");
         }
     }
     for note in notes {

@@ -52,7 +52,7 @@ const BATCH: u32 = 1000;
 /// The number of locks held at any time while a journal is written.
 const HELD: u32 = 1000;
 
-/// Measure the web page: views of past moments, pages that are left open, and the delay that other clients notice.
+/// Measure the web page: views of past moments, the cost of pages that are left open, and the delay of other clients.
 ///
 /// A node in this program writes a journal of lock entries, and the coordinator under test reads it. The first look at the
 /// journal is measured separately; the others are at random entries. Pages that are left open do what their script does:
@@ -142,13 +142,13 @@ impl Page {
         let below = |most| Some(Limit::Below(most));
         let then = format!("first look at {} entries", self.entries);
         let open = format!(
-            "{} open pages for {} s, of a processor",
+            "{} open pages for {} s, share of a processor",
             self.pages, self.seconds
         );
-        let quiet = "longest answer of others, quiet".to_owned();
+        let quiet = "longest wait of other clients, quiet".to_owned();
         let mut rows = vec![
             (Part::Then, "then_first", then, "ms", None),
-            (Part::Then, "then_p50", "any moment, p50".into(), "ms", None),
+            (Part::Then, "then_p50", "any entry, p50".into(), "ms", None),
             (
                 Part::Then,
                 "then_max",
@@ -159,7 +159,7 @@ impl Page {
             (
                 Part::Then,
                 "then_memory",
-                "memory for it".into(),
+                "memory for these looks".into(),
                 "MB",
                 None,
             ),
@@ -167,16 +167,16 @@ impl Page {
             (
                 Part::Live,
                 "live_loads",
-                "loadings of them".into(),
+                "loads of these pages".into(),
                 "",
                 None,
             ),
             (Part::Views, "others", quiet, "ms", None),
         ];
-        let busy = "the same beside busy threads of low priority".to_owned();
+        let busy = "the same while threads of low priority are busy".to_owned();
         rows.push((Part::Views, "others_busy", busy, "ms", None));
         let beside = VIEWS.map(|(path, name)| {
-            let words = format!("the same beside {path}");
+            let words = format!("the same while {path} is loaded");
             (Part::Views, name, words, "ms", below(5.0))
         });
         rows.extend(beside);
@@ -253,7 +253,7 @@ impl Page {
         let coordinator = Coordinator::start(None, grounds)?;
         coordinator.has_keeper()?;
         let open = Open::pages(coordinator.data(), &LIVE, self.pages)?;
-        // Wait until all are open.
+        // By then, all pages are open.
         rest(Duration::from_secs(2));
         let (began, before) = (now(), coordinator.cpu());
         for _ in 0..self.seconds {
@@ -323,8 +323,8 @@ impl Page {
     }
 }
 
-/// Keeps every processor busy for two seconds, at the priority of the thread that reads the past. A client that waits as long beside
-/// these threads as beside *Then* waits for a processor, not for the coordinator.
+/// Keeps every processor busy for two seconds, at the priority of the thread that reads the past. A client that waits as long
+/// meanwhile as while *Then* is loaded waits for a processor, not for the coordinator.
 fn keep_busy() -> Result<(), Failure> {
     let count = std::thread::available_parallelism().map_err(Failure::to("count processors"))?;
     let end = now() + Duration::from_secs(2);
@@ -347,7 +347,7 @@ fn keep_busy() -> Result<(), Failure> {
     })
 }
 
-/// Writes a configuration whose journal is not synced, and returns its path.
+/// Writes a configuration with which the journal is not synced, and returns its path.
 fn unsynced(folder: &TempDir) -> Result<PathBuf, Failure> {
     let config = folder.path().join("sexton.toml");
     let written = std::fs::write(&config, "fsync = \"never\"\n");

@@ -1,5 +1,5 @@
-//! The viewers of the measured page: a browser that loads views, browsers that are left open, and a client that only takes and
-//! releases a lock.
+//! The clients with which `page` measures: a browser that loads views, browsers that are left open, and a client that only takes
+//! and releases a lock.
 
 use crate::codec::{Answer, Protocol, Verb, name};
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ pub(crate) fn load(data: &Path, path: &str) -> Result<String, Failure> {
     }
 }
 
-/// Loads a page again as long as it is marked as incomplete.
+/// Loads a page until it is no longer marked as incomplete, and returns its HTML.
 pub(crate) fn load_whole(data: &Path, path: &str) -> Result<String, Failure> {
     loop {
         let page = load(data, path)?;
@@ -41,7 +41,7 @@ pub(crate) fn load_whole(data: &Path, path: &str) -> Result<String, Failure> {
     }
 }
 
-/// Returns the number in the first attribute of this name.
+/// Returns the number in the first attribute of this name; an error if there is none.
 pub(crate) fn attribute(page: &str, name: &str) -> Result<u64, Failure> {
     let begin = format!(" {name}=\"");
     let value = page
@@ -51,7 +51,7 @@ pub(crate) fn attribute(page: &str, name: &str) -> Result<u64, Failure> {
     number.ok_or_else(|| Failure::new(format!("the page has no numeric attribute {name:?}")))
 }
 
-/// Pages that are left open in browsers.
+/// Pages that are left open, each by a thread that does what a browser does.
 pub(crate) struct Open {
     over: Arc<AtomicBool>,
     browsers: Vec<JoinHandle<Result<u64, Failure>>>,
@@ -68,7 +68,8 @@ impl Open {
             let (data, over) = (data.to_owned(), Arc::clone(&open.over));
             let browser = Builder::new().name("sexton-bench-page".to_owned());
             let browser = browser.spawn(move || stay_open(&data, view, &over));
-            open.browsers.push(browser.map_err(Failure::to("start"))?);
+            open.browsers
+                .push(browser.map_err(Failure::to("start a thread"))?);
         }
         Ok(open)
     }
@@ -85,9 +86,9 @@ impl Open {
     }
 }
 
-/// Keeps a page live as its script does, and returns how often it was loaded.
+/// Keeps a page up to date as its script does until `over` is set, and returns how often it was loaded.
 fn stay_open(data: &Path, view: &str, over: &AtomicBool) -> Result<u64, Failure> {
-    let cannot = || Failure::to("listen to a page");
+    let cannot = || Failure::to("receive the changes of a page");
     let mut loads = 1;
     load(data, view)?;
     let mut loaded = now();
@@ -139,7 +140,7 @@ pub(crate) struct LockClient {
 
 impl LockClient {
     pub(crate) fn connect(address: SocketAddr) -> Result<Self, Failure> {
-        let cannot = || Failure::to("connect for locks");
+        let cannot = || Failure::to("connect to the LockServer listener");
         let mut stream = TcpStream::connect(address).map_err(cannot())?;
         stream.set_nodelay(true).map_err(cannot())?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(cannot())?;
@@ -190,7 +191,7 @@ pub(crate) struct Beside {
     pub(crate) latencies: Latencies,
 }
 
-/// Does some work while another client takes and releases a lock every millisecond.
+/// Runs `work` while another client takes and releases a lock every millisecond, and returns its result and that client's waits.
 pub(crate) fn beside_locks<T>(
     address: SocketAddr,
     work: impl FnOnce() -> Result<T, Failure>,
@@ -213,7 +214,7 @@ pub(crate) fn beside_locks<T>(
         }
         Ok::<_, Failure>(beside)
     });
-    let asking = asking.map_err(Failure::to("start"))?;
+    let asking = asking.map_err(Failure::to("start a thread"))?;
     let done = work();
     over.store(true, Ordering::Relaxed);
     let beside = asking.join();

@@ -1,4 +1,4 @@
-//! Locks that pass on when their owner ends: owners, waiters, and how many wait.
+//! Owners and waiters of locks that pass to the next client in line when the owner ends, and the number of clients in line.
 
 use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::coordinator::{Coordinator, ask, signal};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The number of connections that wait for the locks of one owner.
 pub(crate) const WAITERS: u32 = 100;
 
-/// The maximum time until all waiters are in line.
+/// The maximum time to wait for an answer, and for all waiters to be granted their locks.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Opens a connection that waits in line for its share of all locks.
@@ -49,7 +49,7 @@ pub(crate) fn in_line(
     Ok(stream)
 }
 
-/// A registered child process. It is killed on drop.
+/// A child process that is registered with the coordinator. It is killed on drop.
 pub(crate) struct Registered {
     child: Child,
     pub(crate) id: String,
@@ -68,14 +68,14 @@ impl Registered {
             other => {
                 drop(child.kill());
                 drop(child.wait());
-                Err(other.map_or_else(|error| error, |_| Failure::new("it has no id")))
+                Err(other.map_or_else(|error| error, |_| Failure::new("the record has no id")))
             }
         }
     }
 }
 
 impl Registered {
-    /// Kills the process. It stays a zombie: the measurement does not depend on reaping.
+    /// Kills the process, and leaves it a zombie: the lock must pass on although the process has not been reaped.
     pub(crate) fn kill(&self) {
         signal(self.child.id(), Signal::KILL);
     }
@@ -88,7 +88,7 @@ impl Drop for Registered {
     }
 }
 
-/// Two connections: one sends requests, and one waits for the lock.
+/// Two connections to a coordinator: one sends requests, and one waits for the lock.
 pub(crate) struct Line {
     asks: UnixStream,
     waits: UnixStream,
@@ -102,7 +102,7 @@ impl Line {
         })
     }
 
-    /// Takes the lock, bound to a process.
+    /// Takes the lock, bound to a process by the fields in `bound`.
     pub(crate) fn hold(&mut self, bound: &Value) -> Result<(), Failure> {
         let mut asked = json!({ "key": "k", "owner": "owner" });
         if let (Value::Object(asked), Value::Object(bound)) = (&mut asked, bound) {
@@ -111,12 +111,12 @@ impl Line {
         ask(&mut self.asks, "/v1/locks/acquire", Some(&asked)).map(drop)
     }
 
-    /// Measures the time from the call of `ends` until the waiter has the lock, which it then releases.
+    /// Measures the time from the call of `ends`, which ends the owner, until the waiter has the lock. The waiter then releases it.
     pub(crate) fn passed_on(&mut self, ends: impl FnOnce()) -> Result<Duration, Failure> {
         self.passed_on_after(|| {}, ends)
     }
 
-    /// Like [`passed_on`](Self::passed_on), but does some untimed work first.
+    /// Like [`passed_on`](Self::passed_on), but calls `before` first, which is not timed.
     pub(crate) fn passed_on_after(
         &mut self,
         before: impl FnOnce(),
@@ -125,7 +125,7 @@ impl Line {
         let cannot = || Failure::to("wait for the lock");
         let next = json!({ "key": "k", "owner": "next", "wait": 60 });
         say(&mut self.waits, "/v1/locks/acquire", Some(&next)).map_err(cannot())?;
-        // The waiter must be in line before the owner ends; until then its position cannot be queried.
+        // The waiter must be in line before the owner ends. The query for its position fails until then.
         let place = "/v1/locks/place?key=k&owner=next";
         while ask(&mut self.asks, place, None).is_err() {
             rest(Duration::from_millis(1));
@@ -151,7 +151,7 @@ impl Line {
 
 /// Connects to the LockServer listener, and reads the greeting.
 pub(crate) fn lockserver(coordinator: &Coordinator) -> Result<TcpStream, Failure> {
-    let cannot = || Failure::to("connect");
+    let cannot = || Failure::to("connect to the LockServer listener");
     let mut stream = TcpStream::connect(coordinator.address()).map_err(cannot())?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(cannot())?;
     stream.read_exact(&mut [0]).map_err(cannot())?;
@@ -162,7 +162,7 @@ pub(crate) fn lockserver(coordinator: &Coordinator) -> Result<TcpStream, Failure
 pub(crate) fn contenders(stream: &mut TcpStream) -> Result<u32, Failure> {
     let cannot = || Failure::to("request statistics");
     stream.write_all(&[8]).map_err(cannot())?;
-    // Nine counts, then five longs of four bytes each, the last of which counts contenders; then two more bytes.
+    // Fourteen numbers of four bytes each, the last of which counts contenders, and two more bytes.
     let mut answer = [0; 58];
     stream.read_exact(&mut answer).map_err(cannot())?;
     let contenders = answer.get(52..56).and_then(|bytes| bytes.try_into().ok());

@@ -1,5 +1,5 @@
-//! The servers of a measurement: started on loopback in their own directories, and removed with all their data when
-//! dropped.
+//! The servers of a measurement. Each is started on loopback with a directory of its own; dropping it kills the server and removes the
+//! directory.
 
 use crate::codec::{self, Protocol};
 use crate::failure::Failure;
@@ -78,7 +78,7 @@ pub(crate) fn sexton_version(program: &Path) -> Result<String, Failure> {
     version(program, "--version", is_number).map_err(Failure::new)
 }
 
-/// Runs a program with this flag, and returns the first word of its output that satisfies `is_one`.
+/// Runs a program with this flag, and returns the first word of its output that satisfies `is_one`, or why there is no such word.
 fn version(
     program: impl AsRef<Path>,
     flag: &str,
@@ -100,20 +100,21 @@ fn version(
 }
 
 impl Peer {
-    /// Starts sexton as a server, with its data below the directory for data or without files.
+    /// Starts sexton with a LockServer listener. If `durable`, it syncs each change to disk before it answers; otherwise it has no files.
     pub(crate) fn sexton(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, site), None)
     }
 
-    /// Starts Redis, with an append-only file below the directory for data that is synced before each answer, or without files.
+    /// Starts Redis. If `durable`, it syncs its append-only file before each answer; otherwise it has no files.
     pub(crate) fn redis(durable: bool, site: &Site) -> Result<Self, Failure> {
-        // The protocol is replaced once Redis has the scripts.
+        // A placeholder: Redis returns the digests that are part of its protocol when the scripts are loaded.
         let mut peer = Self::start_redis(Protocol::Lockserver, durable, site)?;
         peer.protocol = keep_scripts(peer.address).map_err(|error| cannot(REDIS, error))?;
         Ok(peer)
     }
 
-    /// Reloads what a server loses in a restart: the scripts of Redis. The server must already serve requests.
+    /// Loads the scripts into Redis again, which loses them in a restart; does nothing for other servers. The server must already serve
+    /// requests.
     pub(crate) fn teach(&mut self) -> Result<(), Failure> {
         if self.is_redis() {
             self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
@@ -123,12 +124,12 @@ impl Peer {
 }
 
 impl Peer<()> {
-    /// Starts sexton with an HTTP listener, with its data below the directory for data or without files.
+    /// Starts sexton with an HTTP listener; `durable` as for [`Peer::sexton`].
     pub(crate) fn sexton_over_http(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_sexton((), "http", (durable, site), None)
     }
 
-    /// Starts sexton with its data below the directory for data, and the services of a configuration if there is one.
+    /// Starts sexton, durable as for [`Peer::sexton`], with this configuration file if there is one.
     pub(crate) fn sexton_for_processes(
         config: Option<&Path>,
         site: &Site,
@@ -136,7 +137,7 @@ impl Peer<()> {
         Self::start_sexton((), LOCKSERVER, (true, site), config)
     }
 
-    /// Starts etcd with its defaults: a cluster of one, everything on disk before the answer, with its data below the directory for data.
+    /// Starts etcd with its defaults: a cluster of one that syncs each change to disk before it answers.
     pub(crate) fn etcd(site: &Site) -> Result<Self, Failure> {
         let directory = directory(&site.root())?;
         let [address, among_peers] = [free_address(), free_address()];
@@ -158,17 +159,17 @@ impl Peer<()> {
 }
 
 impl Peer<JobProtocol> {
-    /// Starts sexton with a beanstalkd listener, with its data below the directory for data or without files.
+    /// Starts sexton with a beanstalkd listener; `durable` as for [`Peer::sexton`].
     pub(crate) fn sexton_for_jobs(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_sexton(JobProtocol::Beanstalk, "beanstalk", (durable, site), None)
     }
 
-    /// Starts beanstalkd, with its log below the directory for data and synced before each answer, or without files.
+    /// Starts beanstalkd. If `durable`, it syncs its log before each answer; otherwise it has no files.
     pub(crate) fn beanstalkd(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_beanstalkd(if durable { &["-f", "0"] } else { &[] }, site)
     }
 
-    /// Starts beanstalkd, with its log below the directory for data and never synced, or without files.
+    /// Starts beanstalkd. If `durable`, it writes a log but never syncs it; otherwise it has no files.
     pub(crate) fn beanstalkd_unsynced(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_beanstalkd(if durable { &["-F"] } else { &[] }, site)
     }
@@ -198,7 +199,7 @@ impl Peer<JobProtocol> {
         Ok(peer)
     }
 
-    /// Starts Redis, like [`Peer::redis`], for use of its lists.
+    /// Starts Redis like [`Peer::redis`], to use its lists as queues.
     pub(crate) fn redis_lists(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_redis(JobProtocol::Lists, durable, site)
     }
@@ -284,7 +285,7 @@ impl<P> Peer<P> {
         Ok(peer)
     }
 
-    /// Kills the server as a crash would, and waits until it has exited.
+    /// Kills the server with SIGKILL, to simulate a crash, and waits until it has exited.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         self.child
             .kill()
@@ -320,7 +321,7 @@ impl<P> Peer<P> {
     pub(crate) fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let stat = stat.unwrap_or_default();
-        // proc(5): the name, in parentheses, may contain anything; utime and stime are fields 14 and 15.
+        // proc(5): the name, in parentheses, may itself contain parentheses; utime and stime are fields 14 and 15.
         let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
         let ticks: u64 = fields
             .split_whitespace()
@@ -363,7 +364,7 @@ fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
     command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
     command.args(["--save", "", "--dir"]).arg(directory);
     if durable {
-        // A rewrite of the file during the measurement would only cost Redis time.
+        // Rewriting the file during the measurement would cost Redis time, so the rewrite is off.
         command.args(["--appendonly", "yes", "--appendfsync", "always"]);
         command.args(["--auto-aof-rewrite-percentage", "0"]);
     } else {
@@ -385,7 +386,7 @@ fn beanstalkd(log: &[&str], directory: &Path, address: SocketAddr) -> Command {
 /// Returns the command that starts etcd.
 fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Command {
     let mut command = Command::new(ETCD);
-    // etcd warns about settings that are right for a measurement.
+    // etcd prints warnings about settings that are intended here.
     command.stderr(Stdio::null());
     let (own, peers) = (format!("http://{address}"), format!("http://{among_peers}"));
     command.arg("--data-dir").arg(directory);
@@ -430,7 +431,7 @@ fn free_address() -> io::Result<SocketAddr> {
 }
 
 fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdout>), Failure> {
-    // Ctrl-C is meant for the measurement, which then stops its servers.
+    // In a process group of its own, the server does not receive Ctrl-C: the measurement does, and then stops its servers.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot(name, error))?;
@@ -438,7 +439,7 @@ fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdo
     Ok((child, BufReader::new(output)))
 }
 
-/// Reads a server's output up to a line that contains these words.
+/// Reads a server's output up to a line that contains these words, and returns that line.
 fn line_with(
     output: &mut BufReader<ChildStdout>,
     name: &str,
@@ -469,7 +470,7 @@ fn drain(mut output: BufReader<ChildStdout>, name: &str) -> Result<(), Failure> 
         .map_err(|error| cannot(name, error))
 }
 
-/// Loads the scripts into Redis, and returns the protocol with their names.
+/// Loads the scripts into Redis, and returns the protocol with their digests.
 fn keep_scripts(address: SocketAddr) -> io::Result<Protocol> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,5 +1,5 @@
-//! `sexton-bench processes`: measures killed services, launches, ends, memory, output, long lists, and the re-adoption of
-//! children after a kill of the coordinator.
+//! `sexton-bench processes`: measures restarts of killed services, launches, ends, memory, output, long lists, and how soon the coordinator
+//! knows the state of its children again after it was killed.
 
 use crate::coordinator::{Coordinator, Grounds, Launched, ask, signal};
 use crate::ending::Ends;
@@ -22,11 +22,10 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The number of processes launched before memory is measured: what the first launches load into memory is not a cost of each launch.
+/// The number of processes launched before memory is measured, so that what only the first launches load into memory is not included.
 const WARMING: u32 = 50;
 
-/// One in this many of the children to be re-adopted has ended meanwhile, the newest among them: a coordinator that
-/// knows about the newest knows about all.
+/// One in this many of the children, the newest among them, is killed while the coordinator is down.
 const ENDED_EACH: usize = 10;
 
 /// How often all records are listed.
@@ -38,7 +37,7 @@ const LISTS: u32 = 5;
 /// runs; supervisord and runit run the same script, with a pause of 1.2 s between kills, since with a shorter pause they delay the
 /// restart. Launches are requested on 16 connections to the Unix socket, and timed until the ends of all are on record; for comparison,
 /// this program itself spawns the same command and waits for it, one after another. An end is timed from the clock that the process reads
-/// as its last act to the event that reports it, which is sent only once the end is on disk.
+/// as its last action to the event that reports it, which is sent only once the end is on disk.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench processes                         everything, three rounds, about four minutes
@@ -117,7 +116,7 @@ impl Processes {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the disk is left out"));
+        notes.extend(self.site.in_memory("the figures include no disk"));
         let mut servers = vec![(Supervisor::Sexton, Vec::new())];
         for peer in [Supervisor::Supervisord, Supervisor::Runit] {
             match peer.installed() {
@@ -190,7 +189,7 @@ impl Processes {
             (
                 Part::Launch,
                 "launches_ratio",
-                "the first for each of the second".to_owned(),
+                "the first divided by the second".to_owned(),
                 "times",
                 Some(least(0.4)),
             ),
@@ -225,21 +224,21 @@ impl Processes {
             (
                 Part::Children,
                 "memory_child",
-                format!("memory a child, of {children}"),
+                format!("memory per child, of {children}"),
                 "B",
                 Some(below(4096.0)),
             ),
             (
                 Part::Children,
                 "found_again",
-                format!("kill -9, until {children} are right again"),
+                format!("kill -9 to correct state of {children} children"),
                 "ms",
                 Some(below(1000.0)),
             ),
             (
                 Part::Records,
                 "memory_record",
-                format!("memory a record with output, of {records}"),
+                format!("memory per record with output, of {records}"),
                 "B",
                 Some(below(1024.0)),
             ),
@@ -253,14 +252,14 @@ impl Processes {
             (
                 Part::Records,
                 "others",
-                "longest answer of others without lists".to_owned(),
+                "longest wait of other clients, no lists".to_owned(),
                 "ms",
                 None,
             ),
             (
                 Part::Records,
                 "others_listed",
-                "longest answer of others meanwhile".to_owned(),
+                "longest wait of other clients meanwhile".to_owned(),
                 "ms",
                 Some(below(5.0)),
             ),
@@ -286,7 +285,7 @@ impl Processes {
     }
 }
 
-/// The rounds being measured.
+/// What all rounds of a measurement share.
 struct Measuring<'a> {
     processes: &'a Processes,
     grounds: Grounds<'a>,
@@ -436,7 +435,7 @@ impl Measuring<'_> {
         coordinator.await_count("exited", WARMING + 1, self.stop)
     }
 
-    /// Starts a coordinator, and warms it up with some launches.
+    /// Starts a coordinator, and warms it up with [`WARMING`] launches.
     fn warm(&self) -> Result<Coordinator, Failure> {
         let mut coordinator = Coordinator::start(None, self.grounds)?;
         coordinator.launch(WARMING, &json!({ "command": ["/bin/true"] }), self.stop)?;
@@ -451,7 +450,7 @@ fn note(round: &mut Round, rows: [&'static str; 2], latencies: &Latencies) {
     }
 }
 
-/// Spawns `count` processes, each after the previous one has ended.
+/// Spawns `count` processes, each after the previous one has ended, and returns how long that took.
 fn bare(count: u32) -> Result<Duration, Failure> {
     let began = now();
     for _ in 0..count {
@@ -466,7 +465,7 @@ fn bare(count: u32) -> Result<Duration, Failure> {
     Ok(now() - began)
 }
 
-/// Lists every record, page by page, and checks their number.
+/// Lists every record, page by page. Returns an error if their number is not `wanted`.
 fn list(stream: &mut std::os::unix::net::UnixStream, wanted: u32) -> Result<(), Failure> {
     let mut listed = 0;
     let mut after = String::new();

@@ -13,7 +13,7 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// A named pipe, open at both ends, so that neither open blocks and there is never an end of file.
+/// A named pipe, open for both reading and writing: opening it does not block, and reading it never returns the end of the file.
 pub(crate) struct Fifo {
     file: File,
     path: PathBuf,
@@ -36,7 +36,9 @@ impl Fifo {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.file.write_all(bytes).map_err(Failure::to("write"))
+        self.file
+            .write_all(bytes)
+            .map_err(Failure::to("write to a pipe"))
     }
 
     /// Fills `bytes`. Returns an error if nothing is written for half a minute.
@@ -51,15 +53,15 @@ impl Fifo {
                 Ok(0) => return Err(Failure::new("no process reported that it runs")),
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(Failure::to("wait")(error)),
+                Err(error) => return Err(Failure::to("wait for a process")(error)),
             }
-            let read = self.file.read(rest).map_err(Failure::to("read"))?;
+            let read = self.file.read(rest).map_err(Failure::to("read a pipe"))?;
             rest = rest.get_mut(read..).unwrap_or_default();
         }
         Ok(())
     }
 
-    /// Reads the line with the PID of the next process.
+    /// Reads the line that the next process writes, and returns the PID in it.
     pub(crate) fn next_pid(&mut self) -> Result<u32, Failure> {
         let mut line = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! Requests to a server beside the load: for the number of items that it serves, and for a checkpoint. Each
+//! Requests that are sent to a server in addition to the measured load: for the number of items that it serves, and for a checkpoint. Each
 //! server has its own protocol for these.
 
 use crate::codec::Protocol;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum time that a checkpoint may take.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_mins(5);
 
-/// Sleeps until the next poll.
+/// Sleeps for this time, between two polls.
 #[expect(
     clippy::disallowed_methods,
     reason = "a server under test sends no event for this, so it must be polled"
@@ -36,7 +36,7 @@ pub(crate) fn rest(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Connects to the Unix socket in a sexton data directory.
+/// Connects to the Unix socket in a sexton data directory. Reads from it fail after `patience`.
 pub(crate) fn on_socket(data: &Path, patience: Duration) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(data.join("sexton.sock"))?;
     stream.set_read_timeout(Some(patience))?;
@@ -71,7 +71,7 @@ pub(crate) fn receive(stream: &mut impl Read) -> io::Result<(u16, String)> {
     }
 }
 
-/// Waits for more bytes, and appends them to `input`.
+/// Waits for more bytes, and appends them to `input`. The end of the stream is an error.
 pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Result<()> {
     let mut bytes = [0; 4096];
     match stream.read(&mut bytes)? {
@@ -83,15 +83,15 @@ pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Resu
     }
 }
 
-/// How to query the number of items in a server.
+/// A protocol that can query the number of items in a server.
 pub(crate) trait Counted {
-    /// Returns the greeting that the server sends first.
+    /// Returns the greeting that the server sends on each new connection.
     fn greeting(&self) -> &[u8];
     /// Returns the number of items; `None` if the server cannot count them yet.
     fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>>;
 }
 
-/// Polls until the server counts `wanted` items. Any other answer, or none, means that it is not ready yet.
+/// Polls until the server counts `wanted` items. After a smaller count, an error or no answer, it polls again; a larger count is an error.
 pub(crate) fn await_served<P: Counted>(
     peer: &mut Peer<P>,
     wanted: u32,
@@ -149,7 +149,7 @@ impl Counted for Protocol {
         match self {
             Self::Lockserver => {
                 line.get_mut().write_all(&[8])?;
-                // Nine counts, then five longs of four bytes each, the fourth of which counts owners; then two more bytes.
+                // Fourteen numbers of four bytes each, the thirteenth of which counts owners, and two more bytes.
                 let mut answer = [0; 58];
                 line.read_exact(&mut answer)?;
                 let owners = answer.get(48..).and_then(|rest| rest.first_chunk());
@@ -197,7 +197,7 @@ fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u6
     Ok(number.and_then(|number| number.trim_end().parse().ok()))
 }
 
-/// Requests checkpoints from a server; it can be used from another thread.
+/// A connection address at which checkpoints of a server are requested. It can be used from another thread.
 #[derive(Clone)]
 pub(crate) enum Checkpoints {
     /// Over the Unix socket in this data directory.
@@ -215,7 +215,7 @@ impl Checkpoints {
         }
     }
 
-    /// Requests a checkpoint, and returns how long it took; `None` if the server has no checkpoints.
+    /// Requests a checkpoint, and returns how long it took; `None` if the server has no request for it.
     pub(crate) fn make(&self, stop: &Stop) -> Result<Option<Duration>, Failure> {
         let began = now();
         match self {
@@ -258,7 +258,7 @@ fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
 
 fn begin_rewrite(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    // A server that forks may be silent for a while.
+    // Redis does not answer while it forks, which may take a while.
     stream.set_read_timeout(Some(CHECKPOINT_PATIENCE))?;
     let mut line = BufReader::new(stream);
     line.get_mut().write_all(b"BGREWRITEAOF\r\n")?;

@@ -271,7 +271,7 @@ impl Queue {
     }
 }
 
-/// Starts those servers of a row that are installed.
+/// Starts the servers for a row; `None` for those that are not installed.
 fn start(row: Row, there: [bool; 3], site: &Site) -> Result<Vec<Option<Server>>, Failure> {
     let durable = row.is_durable();
     let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis_lists];

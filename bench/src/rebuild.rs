@@ -1,6 +1,7 @@
-//! Measures the cost of a panic in commit: a panic is planted in a node in this process, with a large table of locks.
+//! Measures the cost of a panic in `commit`, the function with which an actor changes its state. A panic is injected into a node in this
+//! process that has a large table of locks.
 //!
-//! The cost is measured twice: with whatever the newest snapshot happens to cover, and right after a snapshot.
+//! The cost is measured twice: with as much of the journal to replay as the last automatic snapshot left, and right after a snapshot.
 
 use crate::failure::Failure;
 use crate::interrupt::Stop;
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The number of locks taken at a time.
 const BATCH: u32 = 1000;
 
-/// Plants the panics, and measures how long it takes until all locks are served again, and how long other actors take to answer meanwhile.
+/// Injects the panics, and measures how long it takes until all locks are served again, and how long other actors take to answer meanwhile.
 pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Failure> {
     let node = Node::open(Config {
         http: Some(HttpConfig {
@@ -42,7 +43,7 @@ pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Fai
     let handle = node.handle();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
-        .map_err(Failure::to("start"))?;
+        .map_err(Failure::to("start a runtime"))?;
     let mut first = 0;
     while first < locks {
         stop.check()?;
@@ -50,7 +51,7 @@ pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Fai
         runtime.block_on(deliver(&handle, (first..last).map(acquire).collect()))?;
         first = last;
     }
-    // The planted panics need no report, and the time for a backtrace would be measured too.
+    // The injected panics need no report, and the time for a backtrace would be measured too.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let round = panics(&runtime, &handle, (data, locks));
@@ -85,7 +86,7 @@ fn acquire(number: u32) -> Item<LockMachine> {
 }
 
 fn request(name: String, ttl: u16) -> Message {
-    let name = Name::new(name.into_bytes()).expect("16 bytes are within 255");
+    let name = Name::new(name.into_bytes()).expect("16 bytes are within the limit of 255");
     Message::Request {
         key: name.clone(),
         index: Name::default(),
@@ -96,12 +97,12 @@ fn request(name: String, ttl: u16) -> Message {
     }
 }
 
-/// Panics in the next commit, and queries the number of locks immediately after; returns how long the answer takes.
+/// Makes the next commit panic, queries the number of locks immediately after, and returns how long the answer takes.
 fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Failure> {
     let planted = AtomicBool::new(true);
     handle.actors().lock.sabotage(Box::new(move |stage, _| {
         let strikes = stage == Stage::Commit && planted.swap(false, Ordering::Relaxed);
-        assert!(!strikes, "planted");
+        assert!(!strikes, "injected");
     }));
     let began = now();
     let items = vec![
@@ -115,12 +116,12 @@ fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Fa
     match answers.as_slice() {
         [Err(_), Ok(Reply::Counts { owners, .. })] if *owners == locks => Ok(took),
         answers => Err(Failure::new(format!(
-            "expected {locks} locks after a planted panic; the answers were {answers:?}"
+            "expected {locks} locks after an injected panic; the answers were {answers:?}"
         ))),
     }
 }
 
-/// Repeats a request to the node while `work` runs, and returns the maximum time that an answer took.
+/// Repeats a request to the node while `work` runs, and returns the result of `work` and the longest time that an answer took.
 pub(crate) fn with_others<T>(
     data: &Path,
     question: &'static str,
@@ -142,7 +143,7 @@ pub(crate) fn with_others<T>(
             }
             Ok::<_, Failure>(longest)
         })
-        .map_err(Failure::to("start"))?;
+        .map_err(Failure::to("start a thread"))?;
     let done = work();
     over.store(true, Ordering::Relaxed);
     match asking.join() {

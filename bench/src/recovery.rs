@@ -1,8 +1,8 @@
 //! `sexton-bench recovery`: measures a large table of locks, its memory, and its recovery after kill -9.
 //!
-//! In a round, each contestant goes through three steps, alone, each in a fresh directory: a few locks are touched; all are
-//! taken, the server is killed, and they are touched; all are taken, a checkpoint is made, the server is killed, and another
-//! checkpoint is made under load.
+//! In a round, each contestant goes through three steps, alone, each in a fresh directory: a few locks are touched (renewed); all are
+//! taken, the server is killed and restarted, and they are touched; all are taken, a checkpoint is made, the server is killed and
+//! restarted, and another checkpoint is made under load.
 
 use crate::course::parse_seconds;
 use crate::failure::Failure;
@@ -25,10 +25,10 @@ use std::time::Duration;
 /// The number of locks in a small table.
 const FEW: u32 = 1000;
 
-/// The rows of cycles without a checkpoint: p50, p99, p99.9 and the longest.
+/// The names of the rows for cycles without a checkpoint: p50, p99, p99.9 and the longest.
 const QUIET: [&str; 4] = ["cycle_p50", "cycle_p99", "cycle_p999", "cycle_max"];
 
-/// The rows of the same figures during a checkpoint.
+/// The names of the rows for the same figures during a checkpoint.
 const DURING: [&str; 4] = [
     "checkpoint_cycle_p50",
     "checkpoint_cycle_p99",
@@ -42,8 +42,8 @@ const TAKERS: u32 = 16;
 /// The number of connections that touch the locks.
 const TOUCHERS: u32 = 50;
 
-/// The number of connections that use their own locks, and the interval at which each does. Many slow connections rather than
-/// a few quick ones, so that a disk that takes milliseconds to sync does not delay them.
+/// The number of connections that use their own locks, and the interval at which each does. There are many slow connections rather than
+/// a few quick ones, so that a disk that takes milliseconds to sync does not delay their next cycles.
 const PACED: u32 = 128;
 const PERIOD: Duration = Duration::from_millis(32);
 
@@ -81,10 +81,10 @@ pub(crate) struct Recovery {
     site: Site,
 }
 
-/// A function that starts a contestant, with its data below a directory or without files.
+/// A function that starts a contestant; the flag is whether it keeps its data on disk.
 type Start = fn(bool, &Site) -> Result<Peer, Failure>;
 
-/// A round of one contestant, being measured.
+/// The measurement of one contestant in one round.
 struct Act<'a> {
     recovery: &'a Recovery,
     stop: &'a Stop,
@@ -99,7 +99,7 @@ impl Recovery {
         let (own, version) = (site.version()?, peer::redis_version());
         let mut notes = site.remarks([&version])?;
         let version = version.ok();
-        notes.extend(site.in_memory("the disk is left out"));
+        notes.extend(site.in_memory("the figures include no disk"));
         let mut contestants = vec![("sexton", Peer::sexton as Start)];
         if version.is_some() {
             contestants.push(("redis", Peer::redis));
@@ -162,12 +162,12 @@ impl Recovery {
 fn rows(locks: u32) -> Vec<Row> {
     let few = grouped(locks.min(FEW).into());
     let all = grouped(locks.into());
-    let memory = "memory a lock, after that";
+    let memory = "memory per lock after that";
     let restart = "kill -9 after that, until all are served";
     let panic = "panic in commit, until locks are served";
     let (slower, longer) = (
-        "the second for the first",
-        "p99.9 longer than without one by",
+        "the second divided by the first",
+        "p99.9 minus p99.9 without a checkpoint",
     );
     let mut rows = vec![
         Row::new("load", format!("take {all} locks"), "ms"),
@@ -178,7 +178,11 @@ fn rows(locks: u32) -> Vec<Row> {
         Row::new("memory_checkpointed", memory, "B"),
         Row::new("restart_checkpointed", restart, "ms"),
         Row::new("panic_checkpointed", panic, "ms"),
-        Row::new("panic_others", "longest answer of others meanwhile", "ms"),
+        Row::new(
+            "panic_others",
+            "longest wait of other clients meanwhile",
+            "ms",
+        ),
         Row::new("touch_few", format!("touch one of {few} held"), "us"),
         Row::new("touch_all", format!("touch one of {all} held"), "us"),
         Row::new("touch_slower", slower, "times"),
@@ -272,12 +276,12 @@ impl Act<'_> {
         Ok(())
     }
 
-    /// Waits until the system has written all dirty pages, which would disturb the next measurement.
+    /// Waits until the file system has written all dirty pages, since writing them would disturb the next measurement.
     fn settle(&self, peer: &Peer) -> Result<(), Failure> {
         self.show("settling");
         File::open(peer.data())
             .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
-            .map_err(Failure::to("sync"))
+            .map_err(Failure::to("sync the file system"))
     }
 
     /// Kills and restarts the server, and records how long it takes until it serves everything again.
@@ -304,7 +308,7 @@ impl Act<'_> {
         Ok(measured.span.as_secs_f64() * 1e6 / touched)
     }
 
-    /// Measures cycles at a fixed pace as long as the condition holds.
+    /// Measures cycles at a fixed pace as long as `goes_on` returns true.
     fn cycle(
         &self,
         peer: &Peer,
@@ -332,7 +336,7 @@ impl Act<'_> {
                 // The measurement failed before the checkpoint was due.
                 Err(_) => Ok(None),
             })
-            .map_err(Failure::to("start"))?;
+            .map_err(Failure::to("start a thread"))?;
         let mut begin = Some(begin);
         let measured = self.cycle(peer, |_| {
             let asked = begin.take().is_none_or(|begin| begin.send(()).is_ok());

@@ -1,4 +1,4 @@
-//! `sexton-bench replay`: measures how fast a start reads the log.
+//! `sexton-bench replay`: measures how fast the log is read at startup.
 
 use crate::codec::name;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The number of commands delivered at a time while the log is being written.
 const BATCH: u32 = 1024;
 
-/// Measure recovery: write a log of lock entries, then replay it as a start does.
+/// Measure recovery: write a log of lock entries, then replay it as at startup.
 ///
 /// The log consists of alternating acquisitions and releases, with the given number of locks held at any time. A node in this program
 /// writes it to a directory that is removed afterwards. It is read from the page cache, so the speed of the disk is not measured.
@@ -112,16 +112,16 @@ impl Replay {
 /// A log of lock entries.
 pub(crate) struct Log {
     pub(crate) entries: u32,
-    /// Locks held at any time.
+    /// The number of locks held at any time.
     pub(crate) held: u32,
 }
 
 impl Log {
-    /// Writes the log with a node that never syncs.
+    /// Writes the log to this data directory, with a node that never syncs.
     pub(crate) fn write(&self, data: &Path, stop: &Stop) -> Result<(), Failure> {
         let node = Node::open(Config {
             fsync: Fsync::Never,
-            // The whole log is to be replayed, so no part of it may be removed.
+            // The whole log will be replayed, so no checkpoint may cause a part of it to be removed.
             checkpoints: checkpoint::Rules {
                 records: 1 << 40,
                 bytes: 1 << 50,
@@ -132,7 +132,7 @@ impl Log {
         let handle = node.handle();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
-            .map_err(Failure::to("start"))?;
+            .map_err(Failure::to("start a runtime"))?;
         let mut next = 0;
         while next < self.entries {
             stop.check()?;
@@ -153,7 +153,7 @@ impl Log {
             Some(beyond) => (false, self.held + beyond / 2),
             None => (false, entry),
         };
-        let text = |number| Name::new(number).expect("16 bytes are within 255");
+        let text = |number| Name::new(number).expect("16 bytes are within the limit of 255");
         let (key, owner) = (text(name(1, number)), text(name(2, number)));
         Item::Message(if release {
             Message::Release {

@@ -41,7 +41,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns why the supervisor is left out, if it is not installed.
+    /// Checks that the supervisor is installed; if not, returns the reason.
     pub(crate) fn installed(self) -> Result<(), String> {
         let program = match self {
             Self::Sexton => return Ok(()),
@@ -70,7 +70,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills the service `kills` times; measures the time from each kill to the first output of the next process.
+    /// Kills the service `kills` times, and measures the time from each kill until its next process writes its PID.
     pub(crate) fn measure(
         self,
         kills: u32,
@@ -155,7 +155,7 @@ impl Drop for Running {
 }
 
 fn peer(mut command: Command) -> io::Result<Child> {
-    // Ctrl-C is meant for the measurement, which then stops the supervisor.
+    // In a process group of its own, the supervisor does not receive Ctrl-C: the measurement does, and then stops the supervisor.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null()).spawn()

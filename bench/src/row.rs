@@ -14,7 +14,7 @@ pub(crate) const DEPTH_MAX: u32 = 1024;
 pub(crate) enum Row {
     /// Each connection acquires and releases its own locks.
     Cycles {
-        /// Whether everything is on disk before the answer.
+        /// Whether the servers sync each change to disk before they answer.
         durable: bool,
         /// The number of connections.
         connections: u32,
@@ -45,7 +45,7 @@ impl Row {
         rows
     }
 
-    /// Returns whether everything is on disk before the answer.
+    /// Returns whether the servers sync each change to disk before they answer.
     pub(crate) fn is_durable(self) -> bool {
         match self {
             Self::Cycles { durable, .. } => durable,
@@ -99,7 +99,7 @@ impl FromStr for Row {
     }
 }
 
-/// Parses a number from 1 to `most`.
+/// Parses a number from 1 to `most`; `None` for any other text.
 pub(crate) fn number(text: &str, most: u32) -> Option<u32> {
     let number = text.parse().ok();
     number.filter(|number| (1..=most).contains(number))

@@ -11,7 +11,7 @@ use std::process::Command;
 /// The file system type that `statfs` reports for tmpfs.
 const TMPFS: u64 = 0x0102_1994;
 
-/// The flags.
+/// The flags of a measurement that starts servers.
 #[derive(Args)]
 pub(crate) struct Site {
     /// The program to measure [default: the one next to this program, rebuilt when run by cargo]
@@ -54,7 +54,7 @@ impl Site {
         sexton_version(self.program()?)
     }
 
-    /// Returns remarks for the output: each peer that is not installed, and the cost of a sync.
+    /// Returns remarks for the output: why a peer is left out, and the cost of a sync.
     pub(crate) fn remarks<'a>(
         &self,
         versions: impl IntoIterator<Item = &'a Result<String, String>>,
@@ -66,7 +66,7 @@ impl Site {
         Ok(left_out.chain([fdatasync::remark(&self.root())?]).collect())
     }
 
-    /// Returns a remark with this advice if the data directories are not on a disk.
+    /// Returns a remark with this advice if the data directories are on tmpfs; `None` otherwise.
     pub(crate) fn in_memory(&self, advice: &str) -> Option<String> {
         let root = self.root();
         let stat = rustix::fs::statfs(&root).ok()?;
@@ -77,7 +77,8 @@ impl Site {
     }
 }
 
-/// Returns the `sexton` program of the same profile. Under cargo, first builds it, so that no outdated build is measured.
+/// Returns the path of the `sexton` program next to this one. If cargo runs this program, `sexton` is built first in the same profile, so
+/// that no outdated build is measured.
 fn beside_this() -> Result<PathBuf, Failure> {
     let cannot = "find the program to measure";
     let own = std::env::current_exe().map_err(Failure::to(cannot))?;

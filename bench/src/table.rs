@@ -10,7 +10,7 @@ pub(crate) struct Row {
     name: &'static str,
     words: String,
     unit: &'static str,
-    /// Whether the figure is a difference, which may be zero or negative: a ratio would be meaningless.
+    /// Whether the figure is a difference. It has no ratio, which would be meaningless for a figure that may be zero or negative.
     difference: bool,
 }
 
@@ -55,7 +55,7 @@ impl Table {
         Self { rows, servers }
     }
 
-    /// Returns the results of each server in a row; `None` where it was not measured.
+    /// Returns the result of each server in a row; `None` for a server that was not measured in it.
     fn spreads(&self, row: &Row) -> impl Iterator<Item = (&'static str, Option<Spread>)> {
         self.servers.iter().map(|(name, rounds)| {
             let figures: Vec<f64> = rounds
@@ -67,7 +67,8 @@ impl Table {
         })
     }
 
-    /// Returns sexton's figure divided by the last server's, round by round.
+    /// Returns sexton's figure divided by the last server's, computed in each round. Returns `None` if the row is a difference, or if
+    /// there is no other server to compare with.
     fn ratio(&self, row: &Row) -> Option<Spread> {
         let [(_, own), .., (_, last)] = self.servers.as_slice() else {
             return None;
@@ -123,7 +124,7 @@ impl Table {
     }
 }
 
-/// Formats a figure with about three significant digits.
+/// Formats a figure with two decimals below 100, and as a whole number from there.
 fn figure(number: f64) -> String {
     if number.abs() < 100.0 {
         format!("{number:.2}")

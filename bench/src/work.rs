@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The number of jobs pushed by one request.
 const PUSHED: u32 = 1000;
 
-/// A persistent worker that does nothing, as described in docs/protocols/work.md.
+/// A persistent worker in Python that completes each job without doing anything. docs/protocols/work.md describes its protocol.
 const LINES: &str = "
 import json, socket
 lines = socket.socket(fileno=3).makefile('rw')
@@ -42,7 +42,7 @@ for line in lines:
   sexton-bench work                            everything but `drain` and `fair`, three rounds, about two minutes
   sexton-bench work --python venv/bin/python   where rq and greenstalk are installed
   sexton-bench work --parts drain --rounds 1   a million jobs
-  sexton-bench work --parts fair --rounds 1    ten jobs of one tenant beside a million of another
+  sexton-bench work --parts fair --rounds 1    ten jobs of one tenant among a million of another
 
 See docs/benchmarks.md for how to read the results.")]
 pub(crate) struct Work {
@@ -93,11 +93,11 @@ enum Part {
     Command,
     /// Persistent workers
     Lines,
-    /// From a push to the start of its command
+    /// From the push of a job to the start of its command
     Start,
     /// Very many waiting jobs, until all are done
     Drain,
-    /// Ten jobs of one tenant beside very many of another
+    /// Ten jobs of one tenant among very many of another
     Fair,
 }
 
@@ -105,7 +105,7 @@ impl Work {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the disk is left out"));
+        notes.extend(self.site.in_memory("the figures include no disk"));
         let mut servers = vec![("sexton", None, Vec::new())];
         for peer in [Loop::Rq, Loop::Greenstalk] {
             match installed(peer, &self.python) {
@@ -164,28 +164,28 @@ impl Work {
             (
                 Part::Command,
                 "command_cpu",
-                "the coordinator, a job".to_owned(),
+                "coordinator's processor time per job".to_owned(),
                 "us",
                 None,
             ),
             (
                 Part::Lines,
                 "lines",
-                "workers that are kept".to_owned(),
+                "persistent workers".to_owned(),
                 "/s",
                 None,
             ),
             (
                 Part::Lines,
                 "lines_cpu",
-                "the coordinator, a job".to_owned(),
+                "coordinator's processor time per job".to_owned(),
                 "us",
                 None,
             ),
             (
                 Part::Start,
                 "start_p50",
-                "push to start of its command, p50".to_owned(),
+                "push to start of the job's command, p50".to_owned(),
                 "ms",
                 None,
             ),
@@ -199,14 +199,14 @@ impl Work {
             (
                 Part::Drain,
                 "drain",
-                format!("{many} jobs that wait, to the end"),
+                format!("{many} waiting jobs until all are done"),
                 "/s",
                 None,
             ),
             (
                 Part::Drain,
                 "drain_cpu",
-                "the coordinator, a job".to_owned(),
+                "coordinator's processor time per job".to_owned(),
                 "us",
                 None,
             ),
@@ -234,17 +234,14 @@ impl Work {
             (
                 Part::Drain,
                 "memory_share",
-                "the last for the first".to_owned(),
+                "the last divided by the first".to_owned(),
                 "times",
                 Some(Limit::Below(1.0)),
             ),
             (
                 Part::Fair,
                 "fair",
-                format!(
-                    "ends of slots to the k-th of {FEW} beside {}, for k",
-                    self.fair
-                ),
+                format!("claims up to the k-th of {FEW} among {}, / k", self.fair),
                 "times",
                 Some(Limit::AtMost(2.0)),
             ),
@@ -256,7 +253,7 @@ impl Work {
     }
 }
 
-/// The rounds being measured.
+/// What all rounds of a measurement share.
 struct Measuring<'a> {
     work: &'a Work,
     grounds: Grounds<'a>,
@@ -330,7 +327,8 @@ impl Measuring<'_> {
         runner.spawn().map_err(Failure::to("run sexton work"))
     }
 
-    /// Returns jobs per second, and the coordinator's processor time for each job, in microseconds.
+    /// Runs `sexton work` until all of `jobs` jobs are done. Returns jobs per second, and the coordinator's processor time per job, in
+    /// microseconds.
     fn worked_on(
         &self,
         jobs: u32,
@@ -349,7 +347,7 @@ impl Measuring<'_> {
         Ok((rate(jobs, took), cpu.as_secs_f64() * 1e6 / f64::from(jobs)))
     }
 
-    /// Measures the time from a job's push to the first act of its command, while a runner waits.
+    /// Measures the time from a job's push to the first action of its command, while `sexton work` waits for jobs.
     fn starts(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -368,15 +366,15 @@ impl Measuring<'_> {
         let killed = runner.kill().and_then(|()| runner.wait());
         killed.map_err(Failure::to("end sexton work"))?;
         let mut latencies = Latencies::default();
-        // The first push finds a runner that is still starting.
+        // The first push is not counted, since the runner may still be starting.
         for latency in measured?.into_iter().skip(1) {
             latencies.note(latency);
         }
         Ok(latencies)
     }
 
-    /// Adds a few jobs of one tenant while a run works on very many of another. Returns the largest wait of
-    /// these few jobs: for the k-th, the number of slots freed up to its claim, divided by k.
+    /// Adds a few jobs of one tenant while `sexton work` processes very many of another. Returns the largest wait of these few jobs,
+    /// see [`Claims::largest_wait`].
     fn fair(&self, command: &[String]) -> Result<f64, Failure> {
         let coordinator = self.start()?;
         push_to(BIG, &coordinator, self.work.fair, self.stop)?;
@@ -392,7 +390,7 @@ impl Measuring<'_> {
         waited
     }
 
-    /// Processes very many jobs; measures processor time, and memory as the jobs become fewer.
+    /// Processes very many jobs, and measures processor time, and memory as the jobs become fewer.
     fn drained(&self, round: &mut Round, command: &[String]) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let jobs = self.work.drain;
@@ -453,7 +451,7 @@ fn waiting(coordinator: &Coordinator) -> Result<u64, Failure> {
     Ok(jobs.filter_map(|queue| queue.get("total")?.as_u64()).sum())
 }
 
-/// Waits until a runner with nothing left to do has exited, and checks its status.
+/// Waits until a runner has exited because it has nothing left to do. A status other than 0 is an error.
 fn ended(mut runner: Child) -> Result<(), Failure> {
     let status = runner.wait().map_err(Failure::to("wait for sexton work"))?;
     if status.success() {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The default Python.
+/// The default of `--python`.
 pub(crate) const PYTHON: &str = "python3";
 
 /// The kind of worker.
@@ -75,14 +75,14 @@ impl Loop {
         }
     }
 
-    /// Pushes jobs, and runs workers until all workers have ended; returns how long the workers took.
+    /// Pushes jobs, runs workers until all of them have ended, and returns how long the workers took.
     pub(crate) fn measure(
         self,
         python: &str,
         (workers, jobs): (u32, u32),
         site: &Site,
     ) -> Result<Duration, Failure> {
-        // Kept alive until everything is measured.
+        // The server runs until `peer` is dropped at the end of this function.
         let (peer, [push, work]) = match self {
             Self::Rq => (Peer::redis_lists(true, site)?, [RQ_PUSH, RQ_WORK]),
             Self::Greenstalk => (

@@ -1,5 +1,5 @@
-//! Runs `sexton-bench` as users do: it must measure, report what it left out, and clean up. Speed does not
-//! matter here. The program `sexton` must be built: `cargo test --workspace` does that.
+//! Runs `sexton-bench` as users do: it must measure, report what it left out, and remove its directories. Speed does not
+//! matter here. The program `sexton` must be built, as `cargo test --workspace` does.
 
 use serde_json::Value;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 fn bench(arguments: &[&str], path: Option<&Path>) -> Value {
     let root = tempfile::tempdir().expect("a temporary directory can be made");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sexton-bench"));
-    // With this variable set, the program under test would be built again for each of these tests.
+    // With this variable set, `sexton-bench` would build `sexton` for each of these tests.
     command.env_remove("CARGO");
     command.args(arguments).arg("--json");
     command.arg("--dir").arg(root.path());
@@ -195,7 +195,7 @@ const PROCESSES: [&str; 15] = [
     "1",
 ];
 
-/// Creates a directory with the commands that are launched, and no supervisor.
+/// Creates a directory, to be used as PATH, with the commands that are launched but without any supervisor.
 fn without_supervisors() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory can be made");
     let path = std::env::var_os("PATH").expect("there is a PATH");

@@ -5,7 +5,7 @@
     sexton queue push resize 'cat.ppm 40'
     ./worker.py 127.0.0.1 11300
 
-`resize` beside it does the same as a plain script under `sexton work`.
+`resize` in the same directory does this as a plain script under `sexton work`.
 """
 import sys
 
@@ -23,7 +23,7 @@ with greenstalk.Client((sys.argv[1], int(sys.argv[2])), watch="resize") as queue
         try:
             print(picture.shrink(job.body))
         except Exception as error:
-            # The queue does not learn why: the reason is only in this worker's output.
+            # The protocol cannot record the reason: it is only in this worker's output.
             print(f"job {job.id}: {error}", file=sys.stderr)
             if queue.stats_job(job)["reserves"] < TRIES_MAX:
                 queue.release(job, delay=60)

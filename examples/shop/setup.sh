@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the settings that are not in the coordinator's configuration. It is safe to repeat all of them at every start.
+# Makes the settings that have no place in the configuration file. It runs each time the server starts, which is safe: all may be repeated.
 set -e
 here=$PWD
 # Two servers, both on this machine; `--ssh deploy@host` would make one of them a remote machine.

@@ -1,12 +1,12 @@
-//! Any bytes as beanstalkd's commands: decoding never panics, does not depend on where a socket read ends, and holds no
-//! more than came.
+//! Decodes arbitrary bytes as beanstalkd commands. Decoding never panics, does not depend on where a socket read ends, and never holds
+//! more than an incomplete line and a body within the limit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sexton::protocols::beanstalk::Decoder;
 use sexton::protocols::beanstalk::codec::LINE_BYTES_MAX;
 
-/// Small, so that short inputs reach it.
+/// The limit on a job's body, in bytes: small, so that short inputs reach it.
 const JOB_BYTES_MAX: u32 = 40;
 
 fuzz_target!(|data: &[u8]| {
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     );
 });
 
-/// Each command, as text.
+/// Decodes bytes that arrive in these pieces, and returns each command as text.
 fn commands<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let mut decoder = Decoder::new(JOB_BYTES_MAX);
     let mut rest = Vec::new();
@@ -36,7 +36,10 @@ fn commands<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
             commands.push(format!("{command:?}"));
         }
         rest.drain(..taken);
-        assert!(rest.len() < LINE_BYTES_MAX, "what is left is less than a line");
+        assert!(
+            rest.len() < LINE_BYTES_MAX,
+            "the rest is shorter than a line"
+        );
         assert!(decoder.held_bytes() <= JOB_BYTES_MAX as usize);
     }
     commands

@@ -1,7 +1,7 @@
-//! Any bytes as the segments of a journal: the reader never panics, and what it reads can be gone on with.
+//! Reads arbitrary bytes as the segments of a journal. The reader never panics, and a journal that it can read can be continued.
 //!
-//! The first byte says how much is put right beforehand, so that more than the first checksum is reached: nothing,
-//! the segment headers, or the checksum of whatever has the shape of a frame, too.
+//! The first byte of the input selects what is corrected beforehand, so that the reader gets past the first checksum: nothing, the segment
+//! headers, or these and the checksum of everything that looks like a frame.
 #![no_main]
 
 #[path = "../../tests/storage/journal/disk.rs"]
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok((before, tail)) = read(&disk) else {
         return;
     };
-    // Numbers end somewhere; a log that has used them up is not gone on with.
+    // A log whose numbers or times are close to the largest value cannot be continued.
     if tail.last.0 > u64::MAX / 2 || tail.reserved.0 > u64::MAX / 2 || tail.last_at.0 > u64::MAX / 2
     {
         return;
@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let filler = Box::new(InlineFiller::new(Arc::clone(&shared)));
     let mut writer =
-        Writer::open(shared, SIZES, filler, &tail).expect("what was read can be opened");
+        Writer::open(shared, SIZES, filler, &tail).expect("a journal that was read can be opened");
     let mut batch = Batch::default();
     let about = About {
         seq: tail.next(),
@@ -59,11 +59,16 @@ fuzz_target!(|data: &[u8]| {
         kind: Kind::Entry,
     };
     batch.push(about, |bytes| bytes.extend_from_slice(b"more"));
-    writer.write(&mut batch).expect("a disk in memory takes it");
-    let (after, tail) = read(&disk).expect("what was gone on with is whole");
-    assert!(tail.cut.is_none(), "what was cut does not come back");
-    let (last, rest) = after.split_last().expect("something was written");
-    assert_eq!(rest, before, "what was read stays");
+    writer
+        .write(&mut batch)
+        .expect("a write to memory succeeds");
+    let (after, tail) = read(&disk).expect("the continued journal can be read");
+    assert!(
+        tail.cut.is_none(),
+        "the continued journal has no end that is cut off"
+    );
+    let (last, rest) = after.split_last().expect("a record was written");
+    assert_eq!(rest, before, "earlier records are unchanged");
     assert_eq!((last.0, last.2.as_slice()), (about.seq, &b"more"[..]));
 });
 
@@ -78,7 +83,7 @@ fn read(disk: &MemoryDisk) -> Result<Read, PersistError> {
     Ok((records, reader.tail().clone()))
 }
 
-/// Gives everything that has the shape of a frame the checksum it should have.
+/// Sets the correct checksum in everything that looks like a frame.
 fn seal(bytes: &mut [u8]) {
     let mut at = 32;
     while let Some(rest) = bytes

@@ -1,4 +1,4 @@
-//! Any bytes as LockServer commands: decoding never panics, takes whole commands only, and does not depend on where a
+//! Decodes arbitrary bytes as LockServer commands. Decoding never panics, takes whole commands only, and does not depend on where a
 //! socket read ends.
 #![no_main]
 
@@ -13,14 +13,14 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(
             decode(whole),
             Ok(Some((command, len))),
-            "what follows does not matter"
+            "the bytes after a command do not matter"
         );
         for part in 0..len {
-            assert_eq!(decode(&whole[..part]), Ok(None), "a part is no command");
+            assert_eq!(decode(&whole[..part]), Ok(None), "a part is incomplete");
         }
         rest = after;
     }
-    // A frame that is lost stays lost; one that is not whole yet is shorter than the longest command.
+    // The rest is either invalid or an incomplete command, which is shorter than the longest command.
     if decode(rest) == Ok(None) {
         assert!(rest.len() < COMMAND_BYTES_MAX);
     }

@@ -2,9 +2,9 @@
 //! process for each connection (`tests/clients/crash.*`).
 //!
 //! Each client logs every request before it sends it and every reply after it arrives. After a kill, the lines of all logs
-//! are replayed in order of time into the book that `queues/` keeps for its own shared tubes. It asserts that an
+//! are replayed in order of time into a [`Book`], which `queues/` also uses for its shared tubes. It asserts that an
 //! acknowledged put exists exactly once until its delete, that a deleted job never returns, that no job is reserved by two
-//! connections at once, and that no job id is given twice. `support/lives.rs` checks journal and snapshots.
+//! connections at once, and that no job id is issued twice. `support/lives.rs` checks journal and snapshots.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash clients` is the long campaign.
 
 use crate::beanstalk::Client;
@@ -28,7 +28,8 @@ const CONNECTIONS: u64 = 2;
 /// Replies that each program must have had at least once in each directory.
 const REPLIES: [&str; 4] = ["inserted", "reserved", "released", "deleted"];
 
-/// The number of lives, beyond two per kill, within which each program must have had all of these replies.
+/// The number of lives (runs of the server, each ended by a kill), beyond two per kill, within which each program must have had all of
+/// these replies.
 const LIVES_MORE: u64 = 20;
 
 /// A third-party client.
@@ -58,7 +59,7 @@ struct Event {
     words: Vec<String>,
 }
 
-/// One directory's life, over many processes.
+/// The campaign on one data directory, over many lives.
 struct Campaign {
     lives: Lives<QueueMachine>,
     programs: Vec<Program>,
@@ -162,7 +163,7 @@ impl Worker {
     }
 }
 
-/// Returns whether a line stands for a reply rather than a request.
+/// Returns whether a line is about a reply rather than a request.
 fn is_reply(line: &str) -> bool {
     let word = line.split(' ').nth(1).unwrap_or_default();
     word == "timed-out" || REPLIES.contains(&word)
@@ -196,7 +197,7 @@ impl Iterator for Lines {
     }
 }
 
-/// Enters one line into the book. `passing` is what the connection has reserved since its last reply that implies a sync.
+/// Enters one line into the book. `passing` has the jobs that the connection has reserved since its last reply that implies a sync.
 fn enter(event: &Event, passing: &mut Vec<u64>, pages: &mut Pages) {
     let words: Vec<&str> = event.words.iter().map(String::as_str).collect();
     let id = words.get(1).and_then(|id| id.parse().ok());
@@ -251,7 +252,7 @@ impl Campaign {
         numbers.zip(programs).map(worker).collect()
     }
 
-    /// Runs one life: starts the program, compares its jobs with the book, loads it, and kills it.
+    /// Runs one life: starts the program, compares its jobs with the book, lets the clients work, and kills it.
     fn round(&mut self) {
         self.life += 1;
         let daemon = self.lives.begin();
@@ -300,7 +301,7 @@ impl Campaign {
     }
 }
 
-/// Runs this many kills, over as many directories as that takes. Returns `None` if no client is installed.
+/// Kills the program this many times, over as many directories as that takes. Returns `None` if no client is installed.
 fn campaign(fsync: &'static str, kills: u64) -> Option<Counts> {
     let programs = Program::installed();
     if programs.is_empty() {

@@ -1,6 +1,6 @@
-//! Leases under kill -9 at every step: of the caller whose pass runs, of the next one, of the pass, of the coordinator and of
-//! the keeper, one or several at a time. Every request is followed by a whole pass, no two passes overlap, none is launched
-//! twice, and no two begin within one period.
+//! Leases under kill -9 at every step: of the caller whose pass (run of the lease's command) is running, of the next caller, of the pass,
+//! of the coordinator and of the keeper, one or several at a time. Every request is followed by a whole pass, no two passes overlap, none
+//! is launched twice, and no two begin within one period.
 //!
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash leases` runs 500 rounds.
 
@@ -23,14 +23,14 @@ use std::time::Duration;
 const ROUNDS: u64 = 20;
 const ROUNDS_PER_DIRECTORY: u64 = 10;
 
-/// The maximum number of keepers killed in one directory: after a fifth within ten seconds, nothing is launched for a while.
+/// The maximum number of keepers killed in one directory: after a fifth within ten seconds, the coordinator launches nothing for a while.
 const KEEPERS_MAX: u64 = 4;
 
-/// Milliseconds between the starts of two passes.
+/// The minimum time between the starts of two passes, in milliseconds.
 const PERIOD: u64 = 50;
 
-/// A pass writes that it begins, that it is running, and that it ends; each line with the id of its process. `$1` is the file,
-/// `$2` the request, `$3` how often it writes that it is running. Each line is one write at the end of the file.
+/// The script of a pass. It writes that it begins, that it is running, and that it ends; each line with the id of its process. `$1` is the
+/// file, `$2` the request, `$3` how often it writes that it is running. Each line is one write at the end of the file.
 const PASS: &str = r#"
 echo "b $SEXTON_PROCESS_ID $2 $$" >> "$1"
 i=0
@@ -38,7 +38,7 @@ while [ $i -lt "$3" ]; do i=$((i + 1)); sleep 0.01; echo "h $SEXTON_PROCESS_ID" 
 echo "e $SEXTON_PROCESS_ID $2" >> "$1"
 "#;
 
-/// The file's content about passes and requests. A request has a line `q REQUEST` before it is made.
+/// What the file shows about passes and requests. A line `q REQUEST` is written before each request is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Observations {
     begun: u64,
@@ -91,7 +91,7 @@ impl Observations {
     }
 }
 
-/// How many of each were killed.
+/// The number of killed processes of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     callers: u64,
@@ -122,7 +122,7 @@ struct Lease {
     file: PathBuf,
     chance: Chance,
     killed: Killed,
-    /// Requests so far.
+    /// The number of requests so far.
     asked: u64,
     /// Requests that were acknowledged.
     acknowledged: BTreeSet<String>,
@@ -142,7 +142,7 @@ impl Lease {
         }
     }
 
-    /// Notes a request, and makes it. Returns its name and its caller.
+    /// Writes a request to the file, and makes it. Returns its name and its caller.
     fn ask(&mut self, flags: &[&str]) -> (String, Child) {
         self.asked += 1;
         let request = self.asked.to_string();
@@ -166,7 +166,8 @@ impl Lease {
         (request, child)
     }
 
-    /// Starts two callers that wait for their passes and two that do not, kills some, and waits until all requests are fulfilled.
+    /// Starts two callers that wait for their passes and two that do not, kills some processes, and waits until every acknowledged request
+    /// is followed by a whole pass.
     fn round(&mut self) {
         let mut waiting = vec![self.ask(&[]).1, self.ask(&[]).1];
         let detached = [self.ask(&["--detach"]), self.ask(&["--detach"])];
@@ -180,7 +181,7 @@ impl Lease {
             }
         }
         for mut caller in waiting {
-            // The end of a caller whose coordinator was killed is not checked here.
+            // The exit status is not checked, since the coordinator may have been killed.
             drop(caller.wait());
         }
         until("every request is followed by a whole pass", || {
@@ -199,7 +200,7 @@ impl Lease {
         std::thread::sleep(Duration::from_millis(self.chance.below(120)));
     }
 
-    /// Kills one of the processes with SIGKILL.
+    /// Kills the coordinator, the keeper, a caller or the last pass with SIGKILL, at random.
     fn kill(&mut self, callers: &mut [Child]) {
         match self.chance.below(6) {
             0 => {
@@ -238,7 +239,8 @@ impl Lease {
         argv.is_some_and(is_pass) && pidfd.signal(9).is_ok()
     }
 
-    /// Ends the coordinator, and checks in the journal that no two passes began within one period. Also returns their number.
+    /// Ends the coordinator, and checks in the journal that no two passes began within one period. Returns what the file shows, the number
+    /// of kills, and the number of acknowledged requests.
     fn judge(mut self) -> (Observations, Killed, u64) {
         self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
@@ -266,7 +268,7 @@ impl Lease {
     }
 }
 
-/// Returns when a pass of the lease began, if this record is about a beginning.
+/// Returns when a pass of the lease began; `None` if this record is not about the start of a pass.
 fn began(record: &Value) -> Option<u64> {
     let steps = record.pointer("/outcome/changed/steps")?.as_array()?;
     let is_beginning = |step: &Value| step.pointer("/1/began").is_some();
@@ -309,7 +311,7 @@ fn the_judge_finds_overlaps_second_launches_and_requests_without_a_pass() {
     let well = Observations::of("q 1\nb p 1 7\nq 2\ne p 1\nb r 2 8\nb s 2 9\nh s\ne s 2\n");
     assert_eq!((well.begun, well.whole, well.newest), (3, 2, Some(9)));
     assert_eq!((well.open.len(), well.wrong.len()), (0, 0), "{well:?}");
-    // A pass that had begun before the request does not count as following it, nor does one that was killed.
+    // A request is still open after a pass that began before it, and after one that was killed.
     for text in ["b p 1 7\nq 2\ne p 1\n", "q 2\nb p 2 7\n"] {
         let open = Observations::of(text).open;
         assert_eq!(open, BTreeSet::from(["2".to_owned()]), "{text}");

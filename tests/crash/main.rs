@@ -1,4 +1,5 @@
-//! The real program, killed under load from either protocol: everything acknowledged is there afterwards.
+//! The real program, killed with SIGKILL under load and started again: everything that it acknowledged still exists, and nothing happens
+//! twice.
 
 #![cfg(feature = "cli")]
 

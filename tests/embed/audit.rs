@@ -1,4 +1,4 @@
-//! An audit of a node that was manipulated from outside: its own code would not cause these disagreements.
+//! An audit of a node to which the test sends a message that no actor would send, since the node's own code causes no disagreements.
 
 use sexton::actors::dispatch::Task;
 use sexton::actors::process::{LaunchAs, Launching, Message as ToProcesses, Spec};
@@ -22,7 +22,7 @@ fn launching(argv: &[&str]) -> Launching {
     }
 }
 
-/// A process that was launched for an attempt which the tasks' actor does not know: it would run forever.
+/// A process that is launched for a task's attempt but of which the DispatchActor has no record would run forever.
 #[test]
 fn a_process_of_no_attempt_is_found_and_stopped() {
     let files = tempfile::tempdir().expect("a temporary directory");

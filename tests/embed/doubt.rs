@@ -1,4 +1,5 @@
-//! A wall clock that is far ahead removes nothing, until it is confirmed, or has not stepped for an hour.
+//! When the wall clock is far ahead of the last time on record, nothing is pruned until the clock is confirmed, or has not stepped for an
+//! hour.
 
 use crate::patience::until;
 use sexton::actors::queue::{Body, Counts, Put, QueueName, TypeRules};
@@ -15,7 +16,7 @@ fn once() -> QueueName {
     "once".try_into().expect("a valid name")
 }
 
-/// Opens a node whose clock shows this many days after the beginning.
+/// Opens a node whose wall clock is this many days ahead of the time at which the test begins.
 fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     let clock = ManualClock::at(BEGAN.plus_ms(days * DAY_MS));
     let mut config = Config::at(data);
@@ -28,7 +29,7 @@ fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     (Node::open(config).expect("the directory opens"), clock)
 }
 
-/// Adds a job that is abandoned and would be pruned after a week, and one that becomes ready in an hour.
+/// Adds a job that is abandoned, and so is pruned after a week, and a job that becomes ready in an hour.
 fn abandon(queues: &Queues) {
     block_on(async {
         let put = Put::new(once(), Body::new(b"fails".as_slice()));
@@ -70,7 +71,7 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
         "a delay is over, nothing is pruned"
     );
     node.stop().expect("the node stops");
-    // A start that is not far ahead of the previous one is also in doubt, because the clock has not been confirmed.
+    // A clock that is only one day ahead of the previous run is also in doubt, because that run's clock was never confirmed.
     let (node, clock) = open(files.path(), 31);
     assert_eq!(counts(&node).abandoned, 1);
     assert_eq!(ahead(&node), Some(31 * DAY_MS));

@@ -36,7 +36,7 @@ balance: 40
     assert_eq!(printed(service::run), expected);
 }
 
-/// Tests are no program that becomes a keeper, so this one has another as its keeper.
+/// The example is its own keeper, which a test program cannot be, so this test uses the `sexton` program as the keeper.
 #[cfg(feature = "cli")]
 #[test]
 fn a_program_runs_commands_that_outlive_its_node() {

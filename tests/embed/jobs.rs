@@ -1,4 +1,4 @@
-//! Jobs as types, and workers of the program's own process: jobs that fail, panic, take long, or are lost, and how workers
+//! Jobs that are Rust types, and workers inside the program's process: jobs that fail, panic, take long, or are lost, and how workers
 //! end.
 
 use crate::patience::until;
@@ -69,7 +69,7 @@ fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
     let view = failed(later);
     assert_eq!((said(&view).as_str(), view.attempts), ("not today", 0));
     assert_eq!(said(&failed(wrong)), "invalid digit found in string");
-    // A body that does not decode has failed, too.
+    // A job whose body does not decode also fails.
     let queue = QueueName::new(b"odd").expect("a valid name");
     let put =
         sexton::actors::queue::Put::new(queue, sexton::actors::queue::Body::new(b"{}".as_slice()));
@@ -168,7 +168,7 @@ fn a_drain_lets_what_runs_end_and_begins_nothing() {
     LAST_GATE.store(true, Ordering::SeqCst);
     block_on(handle.drained()).expect("nothing is left");
     assert!(job(&queues, first).is_none(), "it is completed");
-    // The worker was notified.
+    // The drain makes the worker end, which this waits for.
     block_on(workers.end());
     assert_eq!(LAST_BEGUN.load(Ordering::SeqCst), 1);
     let left = block_on(queues.job(second)).expect("the job exists");

@@ -11,7 +11,7 @@ fn name() -> Name {
     "k".try_into().expect("a short name")
 }
 
-/// A node with a lease with practically no period.
+/// Opens a node with a lease whose period is 1 ms, which is over by the time of the next request.
 fn opened() -> (Node, Handle, Leases) {
     let node = Node::open(Config::in_memory()).expect("a node in memory opens");
     let handle = node.handle();
@@ -33,7 +33,7 @@ fn claim(waits: bool) -> Requesting {
     }
 }
 
-/// Polls once, which sends the request, and does not wait.
+/// Polls a future once, which sends its request, and does not wait for the answer.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -34,7 +34,7 @@ fn count(locks: &Locks) -> usize {
         .len()
 }
 
-/// Polls once, which sends the request, and does not wait.
+/// Polls a future once, which sends its request, and does not wait for the answer.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

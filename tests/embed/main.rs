@@ -1,4 +1,4 @@
-//! The library as a program uses it, with a clock that the test moves; no cargo feature is required.
+//! The library as a program uses it, mostly with a clock that the test moves. No cargo feature is required.
 
 #[cfg(feature = "cli")]
 mod audit;

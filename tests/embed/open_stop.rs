@@ -1,4 +1,4 @@
-//! Opening reports its progress; a stop in the middle of a checkpoint leaves the directory usable for the next process.
+//! A node reports its progress while it opens, and a stop in the middle of a checkpoint leaves a directory that the next process can open.
 
 use crate::directory::{self, request, settings};
 use crate::node::wait;
@@ -18,7 +18,7 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
     let handle = node.handle();
     request(&handle, 0..2000);
     wait(handle.checkpoint()).expect("the lock is granted");
-    // Nothing has changed since, so the stop takes no checkpoint.
+    // Nothing changes after this checkpoint, so the stop does not take one of its own.
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| wait(handle.checkpoint()));
         until("the checkpoint begins", || {
@@ -91,13 +91,13 @@ fn a_start_shows_how_far_it_has_come() {
     let (node, step) = open();
     assert_eq!(step, Step::Reading, "there was nothing to replay");
     request(&node.handle(), 0..100);
-    // Two coordinators never share a directory: the files that the first has left so far are examined in a copy.
+    // Two nodes cannot share a directory, so the second opens a copy of the files that the first has written so far.
     let copied = tempfile::tempdir().expect("a temporary directory");
     directory::copy(files.path(), copied.path());
     let config = settings(copied.path());
     let progress = config.progress.clone();
     let copy = Node::open(config).expect("the directory opens");
-    // The start, the rules of each actor, the entries, and the mark that reserves more numbers.
+    // The journal has the mark of the start, the rules of each actor, the entries, and the mark that reserves more numbers.
     let upto = sexton::ids::Seq(1 + sexton::actors::names().len() as u64 + 100 + 1);
     assert_eq!(progress.get(), Step::Repeating { records: 100, upto });
     copy.stop().expect("the node stops");

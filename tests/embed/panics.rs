@@ -1,5 +1,5 @@
-//! Panics planted in a node that is in use: 64 clients over TCP, 40,000 entries held. Exactly the request that caused the panic
-//! fails; every other request gets a right answer; the state afterwards is the one that the clients expect.
+//! Panics injected into a node that is in use: 64 clients over TCP, 20,000 locks, each with an owner and a contender. Only the request that
+//! caused the panic fails; every other request gets a correct answer; the state afterwards is the one that the clients expect.
 
 use crate::lockserver::{self, Client, request};
 use crate::node;
@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const CLIENTS: usize = 64;
-/// Locks held during the panics; each has an owner and a contender.
+/// The number of locks held during the panics; each has an owner and a contender.
 const LOCKS: usize = 20_000;
-/// Panics of each kind.
+/// The number of panics in each stage.
 const PANICS: usize = 20;
 /// How many commands go into one write while loading.
 const BURST: usize = 500;
@@ -50,8 +50,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Plants a panic wherever a message of the owner `culprit` reaches this stage; every tick counts as the culprit's, since
-/// no other entry expires. Records when the panic happened.
+/// Injects a panic whenever a message of the owner `culprit` reaches this stage. Every tick counts as one of the culprit's, since
+/// no other entry expires. Returns the time of the last panic.
 fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     let struck = Arc::new(Mutex::new(None));
     let strike = Arc::clone(&struck);
@@ -141,7 +141,7 @@ fn load(address: SocketAddr) -> BTreeSet<Place> {
     there
 }
 
-/// Provokes one panic; returns the time from the panic to the answer to the first request after it.
+/// Causes one panic, and returns the time from the panic to the answer to the first request after it.
 fn provoke(
     client: &mut Client,
     at: Stage,
@@ -157,7 +157,7 @@ fn provoke(
     client.send(&asked).expect("connected");
     let found = client.receive(4).expect("both are answered");
     let answered = now();
-    // The culprit of a tick is time itself: its request was granted, and the entry stays when the tick fails.
+    // A panic in a tick fails no request: the culprit's request was granted, and its entry stays when the tick fails.
     let expected = if at == Stage::Tick {
         [0, 1, 0, 2]
     } else {
@@ -177,7 +177,7 @@ fn there(handle: &Handle) -> BTreeSet<Place> {
     places.collect()
 }
 
-/// Returns the allowed restarts and rebuilds in a period.
+/// Returns rules that allow this many restarts and rebuilds in a period.
 fn within(restarts_max: u32, rebuilds_max: u32, period_ms: u64) -> Rules {
     let within = |restarts_max| Intensity {
         restarts_max,
@@ -200,7 +200,7 @@ fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
     })
 }
 
-/// Every panic, one after the other, while the clients work.
+/// Causes the panics of each stage, one after the other, while the clients work.
 #[expect(clippy::print_stdout, reason = "the times are of interest")]
 fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
     let stop = AtomicBool::new(false);
@@ -305,8 +305,8 @@ fn exactly_the_culprit_fails() {
     );
 }
 
-/// Plants one panic at this stage; returns a flag that is set when it happens. A panic at `Resume` needs another panic
-/// before it.
+/// Injects one panic at this stage, and returns a flag that is set when it happens. For a panic at `Resume`, a panic in commit is injected
+/// first, because only the rebuild after it reaches that stage.
 fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
     let struck = Arc::new(AtomicBool::new(false));
     let strike = Arc::clone(&struck);
@@ -341,7 +341,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         {
             let mut lost = pin!(locks.lost(&held, token));
             let mut context = Context::from_waker(Waker::noop());
-            // The answer may already have arrived if the wait itself panicked.
+            // If the wait itself panicked, the answer may already have arrived.
             let is_pending = lost.as_mut().poll(&mut context).is_pending();
             assert!(is_pending || at == Stage::Watch, "{at:?}");
             let got = node::wait(locks.acquire(&entry(&next, "alice"), Terms::default()));
@@ -362,7 +362,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
     assert_eq!(digest, Some(past.machine().digest()));
 }
 
-/// Blocks the core while a job is added to this queue, and during ticks of queues, each of which it reports first.
+/// Blocks the core thread while a job is added to this queue, and in each tick of the QueueActor, which it reports first.
 #[expect(clippy::disallowed_methods, reason = "a thread is blocked by sleeping")]
 fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     let (blocked, is_blocked) = mpsc::channel();
@@ -382,7 +382,7 @@ fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     is_blocked
 }
 
-/// The timers of two actors end while the core is blocked, and between the two a request makes one of them panic.
+/// Lets the timers of two actors end while the core thread is blocked, with a request between the two that makes one of the actors panic.
 #[expect(
     clippy::disallowed_methods,
     reason = "a blocked thread produces the order of timers under test"
@@ -461,7 +461,7 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
         "new waits are refused"
     );
     for client in &mut clients {
-        // The server may have closed it before.
+        // This fails if the server has already closed the connection.
         drop(client.send(&lockserver::find_owner("k", "i")));
         match client.receive_all() {
             Ok(rest) => assert!(rest.is_empty(), "requests are no longer answered"),

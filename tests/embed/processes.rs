@@ -9,7 +9,7 @@ use sexton::ids::ProcessId;
 use sexton::refusal::Reason;
 use sexton::{Config, Node, block_on};
 
-/// Describes a process of another machine, which this node does not follow.
+/// Returns the registration of a process on one of two other machines, whose processes this node does not follow.
 fn registering(number: u32, kind: &str, named: Option<ProcessId>) -> Registering {
     Registering {
         identity: Identity {
@@ -45,7 +45,7 @@ fn a_chain_is_as_deep_as_it_may_be_and_no_deeper() {
     let processes = node.handle().processes();
     let mut chain: Vec<ProcessId> = Vec::new();
     for number in 0..LONGEST {
-        // A parent and its child are on the same machine.
+        // All numbers are odd, so that parents and children are on the same machine.
         let asked = registering(2 * number + 1, "worker", chain.last().copied());
         chain.push(
             register(&processes, asked)
@@ -86,7 +86,7 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
     let mut first = None;
     for number in 0..ALL {
         let kind = kinds[number as usize % kinds.len()];
-        // The children of the first are on its machine.
+        // The numbers of the children are odd like that of the first process, so that all of them are on the same machine.
         let named = first.filter(|_| number % 20 == 0);
         let record = register(&processes, registering(number + 1, kind, named));
         let id = record.expect("the limit is not reached").id;

@@ -22,7 +22,7 @@ fn entry(owner: &str) -> Entry {
     Entry::new("k", owner).expect("short names")
 }
 
-/// Polls once, which sends the request, and does not wait.
+/// Polls a future once, which sends its request, and does not wait for the answer.
 fn begin<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -65,7 +65,7 @@ fn moving_the_clock_tells_those_who_wait() {
     assert_eq!(block_on(carols), Err(LockError::Held { place: 3 }));
 }
 
-/// Only the clock wakes these waits: the node receives no requests meanwhile, and checks the time by itself at most
+/// Only the clock can end these waits in time: the node receives no requests meanwhile, and without the clock it checks the time at most
 /// once a second.
 #[test]
 fn moving_the_clock_is_enough() {
@@ -97,7 +97,7 @@ fn one_clock_moves_several_nodes_and_outlives_them() {
     assert_eq!(second.handle().now().0, 120_000);
 }
 
-/// Like the previous test, with files: a start begins every span again, at the current time of the clock.
+/// Every span begins again when the node is opened again, at the current time of the clock.
 #[test]
 fn a_restart_goes_on_at_the_time_of_the_clock() {
     let files = tempfile::tempdir().expect("a temporary directory");

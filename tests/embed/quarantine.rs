@@ -1,4 +1,5 @@
-//! An item whose tick panicked is left alone until it changes; a rebuilt machine still knows that it is quarantined.
+//! An item whose tick panicked is in quarantine, that is, has no further ticks, until it changes. It is still in quarantine after its
+//! machine is rebuilt.
 
 use crate::patience::until;
 use sexton::actors::queue::{Body, Put, QueueName};
@@ -50,7 +51,7 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     until("the end of the pause panics", || {
         (quarantined() == 1).then_some(())
     });
-    // The same pause again, with the same end: the clock is back at its earlier time.
+    // The clock is set back, so that the next pause ends at the same time as the first.
     let before = written();
     clock.set_offset_ms(-10_000);
     until("the step is noticed", || (written() > before).then_some(()));

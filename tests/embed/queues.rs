@@ -299,11 +299,11 @@ fn until(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_claim_of_which_nobody_hears_is_given_back() {
-    // On a busy machine the answer may have arrived already: then the client has received it, which proves nothing.
+    // On a busy machine the answer may have arrived before the client leaves, so this is repeated until it has not.
     while !leaves_before_the_answer() {}
 }
 
-/// Returns whether the request was dropped before there was an answer.
+/// Drops a request for a job, and checks that the job is released. Returns whether it was dropped before it was answered.
 fn leaves_before_the_answer() -> bool {
     let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
@@ -588,7 +588,7 @@ fn a_repeated_repush_leaves_what_was_abandoned_since() {
         fingerprint: 2,
     });
     block_on(async {
-        // The number of jobs that become ready in one turn.
+        // At most this many jobs become ready in one turn.
         abandon(&queues, 100_000).await;
         assert_eq!(keyed.repush(&once).await, Ok(100_000));
         queues.flush(&once).await.expect("it is done");

@@ -1,4 +1,4 @@
-//! The example in bytes of `docs/protocols/keeper.md`, compared with real messages.
+//! The section "In bytes" of `docs/protocols/keeper.md`, compared with real messages.
 
 use crate::wire::{Kept, Peer, bytes, hex};
 use sexton::ids::ProcessId;
@@ -9,7 +9,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/protocols/keeper.m
 
 const ATTEMPT: ProcessId = ProcessId(0x0192_f5e0_7a4b_7c11_9d2e_5f6a_7b8c_9d0e);
 
-/// A line of the example: the sender, and the frame.
+/// Returns a line of the example: the direction, the name of the message, and the frame (length and payload) in hexadecimal digits.
 fn line(direction: char, name: &str, payload: &[u8]) -> String {
     let length = u32::try_from(payload.len()).expect("a small number");
     let length = hex(&length.to_le_bytes());

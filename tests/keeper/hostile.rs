@@ -56,7 +56,7 @@ fn frames_that_come_in_pieces_are_put_together() {
     let (last, before) = hello.split_last().expect("it is not empty");
     for byte in before {
         peer.socket.write_all(&[*byte]).expect("connected");
-        // Once the other client is answered twice, this byte has been read.
+        // When the other client has been answered twice, the keeper has read this byte.
         for _ in 0..2 {
             other.ask(attempt(1));
         }
@@ -74,7 +74,7 @@ fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
     let mut silent = Vec::new();
     for _ in 0..1000 {
         let mut socket = UnixStream::connect(kept.path("keeper.sock")).expect("it listens");
-        // Those beyond the limit may already be closed.
+        // This fails if the connection is beyond the limit and already closed.
         drop(socket.write_all(&half));
         silent.push(socket);
     }
@@ -109,7 +109,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     let ask = framed(&Request::Ask {
         attempt: attempt(3),
     });
-    // The keeper stops reading before it holds more than it can send.
+    // The keeper stops reading requests while its answers are not read, so that it does not have to hold them.
     let many = ask.repeat(1000);
     let stopped = (0..10_000).any(|_| peer.socket.write_all(&many).is_err());
     assert!(stopped, "it reads forever");
@@ -131,7 +131,7 @@ fn strangers_are_not_answered() {
         return left_out("another user at the keeper's socket: only root can become one");
     }
     let kept = Kept::new();
-    // Even if directory and socket are open to all, the kernel's information about the peer protects the keeper.
+    // Even if the modes of directory and socket let other users connect, the keeper checks the user that the kernel reports for the peer.
     for (path, mode) in [("", 0o755), ("keeper.sock", 0o666)] {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(kept.path(path), mode).expect("our own file");

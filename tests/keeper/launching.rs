@@ -1,4 +1,4 @@
-//! What a child is given, and how its end is reported.
+//! The environment in which the keeper starts a child, and how it reports the child's end.
 
 use crate::patience::until;
 use crate::wire::{Kept, attempt, bytes, path_bytes, until_reaped};

@@ -1,4 +1,4 @@
-//! Logs as left by a crash, a disk error or another boot.
+//! Starting a keeper on logs that a crash, a disk error or another boot left.
 
 use crate::wire::{Kept, attempt};
 use sexton::keeper::protocol::Report;
@@ -55,7 +55,7 @@ fn damage_costs_what_it_hit() {
     let path = kept.path("keeper.log");
     let mut log = fs::read(&path).expect("the file exists");
     assert_eq!(log.len(), LENGTH * 10, "three records each, and the header");
-    // The start of the second, and half a record at the end.
+    // Damages the second attempt's record of its start, and appends half a record at the end.
     log[LENGTH * 5 + 10] ^= 0x40;
     log.extend([7; 20]);
     fs::write(&path, log).expect("the disk has space");

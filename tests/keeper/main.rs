@@ -1,4 +1,4 @@
-//! The keeper as its coordinator sees it: the real program, on its socket, with real children.
+//! The keeper (the process that launches commands for a coordinator), tested over its socket: the real program with real children.
 
 #![cfg(all(feature = "cli", target_os = "linux"))]
 #![expect(

@@ -1,4 +1,4 @@
-//! Descriptors and environments that callers pass directly.
+//! Parcels: the streams and the environment for a child, which callers pass to the keeper directly.
 
 use crate::wire::{Kept, Peer, attempt, bytes, framed};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -7,7 +7,7 @@ use std::io::{IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-/// Passes a parcel with these descriptors, for a minute; returns the answer.
+/// Passes a parcel with these descriptors, which the keeper holds for a minute, and returns the answer.
 pub(crate) fn hand_over(
     peer: &mut Peer,
     ticket: u128,
@@ -17,7 +17,7 @@ pub(crate) fn hand_over(
     give(peer, (ticket, false), parcel, fds)
 }
 
-/// Like [`hand_over`], with the choice whether the parcel stays for as long as the connection.
+/// Like [`hand_over`], but if `stays`, the keeper holds the parcel for as long as the connection is open.
 fn give(
     peer: &mut Peer,
     (ticket, stays): (u128, bool),
@@ -52,7 +52,7 @@ fn whole() -> Parcel {
         ],
         umask: 0o027,
         limits: vec![(7, 77, 177)],
-        // This has no effect where no group has a memory controller.
+        // This has no effect where control groups have no memory controller.
         memory_max: Some(1 << 40),
     }
 }

@@ -1,4 +1,4 @@
-//! The position of the control groups of attempts.
+//! Where the keeper creates the control groups of attempts.
 
 use crate::left_out::left_out;
 use crate::wire::{Kept, PROGRAM, attempt};

@@ -1,4 +1,4 @@
-//! Coordinators and keepers that are killed, and what the next one receives.
+//! Coordinators and keepers that are killed, and the reports that the next coordinator receives.
 
 use crate::patience::until;
 use crate::wire::{Kept, attempt, until_reaped};

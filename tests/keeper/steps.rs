@@ -1,4 +1,5 @@
-//! Each step of a launch that can fail does so with its name and the kernel's reason, and gives the same answer when repeated.
+//! Launches that fail, at each step that can fail. The report has the step and the kernel's error number, and is the same when the launch
+//! is repeated.
 
 use crate::left_out::left_out;
 use crate::wire::{Kept, attempt, bytes, path_bytes};
@@ -107,7 +108,7 @@ fn directories_outputs_limits_and_users() {
 #[test]
 fn a_child_is_the_user_that_was_asked_for() {
     if !rustix::process::geteuid().is_root() {
-        // The test above covers the answers to other users.
+        // The test above covers the failure that users other than root get.
         return left_out("a child that is another user: only root may ask for one");
     }
     let kept = Kept::new();
@@ -119,7 +120,7 @@ fn a_child_is_the_user_that_was_asked_for() {
     };
     assert_eq!(peer.run_through(attempt(1), launch), 0);
     assert_eq!(kept.read("log"), "65534\n65533\n65533 65532\n");
-    // The child becomes that user before it enters its directory.
+    // The child changes its user before it enters its directory, which that user may not enter.
     let mode = fs::Permissions::from_mode(0o700);
     fs::set_permissions(kept.path(""), mode).expect("our own file");
     let launch = Launch {
@@ -149,7 +150,7 @@ fn what_failed_leaves_no_control_group() {
     assert!(group(1).exists() && group(2).exists());
     let attempts = vec![attempt(1), attempt(2)];
     peer.send(&Request::Forget { attempts });
-    // A later request is answered only when the earlier one is done.
+    // Requests are processed in order, so when this one is answered, the attempts are forgotten.
     peer.ask(attempt(1));
     assert!(!group(1).exists(), "it is empty");
     assert!(group(2).exists(), "a process is in it");

@@ -1,4 +1,4 @@
-//! A keeper that executes another program in its place.
+//! A keeper that is upgraded: it executes another program in its process.
 
 use crate::parcels::hand_over;
 use crate::wire::{Kept, PROGRAM, attempt, bytes};
@@ -28,7 +28,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
 
     let program = bytes(PROGRAM);
     peer.send(&Request::Upgrade { program });
-    // The answer is the end of the connection. Exits may be reported once more before.
+    // The keeper closes the connection when it executes the program. Before that, it may report exits once more.
     while let Some(report) = peer.try_next() {
         assert_eq!(report, Report::Exited(exited));
     }
@@ -54,7 +54,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
         }
     }
     for number in alive.keys() {
-        // A shell that had not set its trap yet dies of the signal.
+        // A shell that has not set its trap yet is killed by the signal.
         let wanted: &[u32] = if number % 2 == 0 { &[9] } else { &[0x300, 15] };
         assert!(
             wanted.contains(&statuses[&attempt(*number)]),

@@ -1,4 +1,4 @@
-//! A separate keeper for each test, and a coordinator that talks to it. Nothing outlives the test that started it.
+//! A separate keeper for each test, and the client that takes the place of its coordinator. No process outlives the test that started it.
 
 use crate::groups;
 use crate::patience::{PATIENCE, until};
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// The variable by which the children of a keeper are recognised, whichever process is their parent by then.
+/// The environment variable by which the descendants of a keeper are recognised, also after their parents have ended.
 const MARK: &str = "KEEPER_OF_TEST";
 
-/// A data directory with a keeper. When it is dropped, the keeper and all children end.
+/// A data directory with a keeper. When it is dropped, the keeper and all children are killed.
 pub(crate) struct Kept {
     data: TempDir,
     keeper: Option<Child>,
@@ -64,12 +64,12 @@ impl Kept {
         self.keeper = Some(self.try_start().expect("it listens"));
     }
 
-    /// Like [`start`](Self::start), by a command that executes its further arguments.
+    /// Like [`start`](Self::start), but runs the keeper through a command that executes its further arguments.
     pub(crate) fn start_by(&mut self, command: Command) {
         self.keeper = Some(self.try_start_by(command).expect("it listens"));
     }
 
-    /// Starts a keeper; returns what it printed if it ended instead.
+    /// Starts a keeper, and waits until it listens. Returns what it printed if it ended instead.
     pub(crate) fn try_start(&self) -> Result<Child, String> {
         self.try_start_by(Command::new(PROGRAM))
     }
@@ -86,7 +86,7 @@ impl Kept {
         let mut output = child.stdout.take().expect("a pipe");
         output.read_to_string(&mut words).expect("UTF-8");
         errors.read_to_string(&mut words).expect("UTF-8");
-        // The keeper closes its streams when it listens, and when it is about to end.
+        // The keeper closes its streams when it listens, or by ending, so the reads above return then.
         let listens = || {
             let is_it = self.read("keeper.lock").trim().parse() == Ok(child.id());
             is_it && UnixStream::connect(self.path("keeper.sock")).is_ok()
@@ -103,14 +103,14 @@ impl Kept {
         self.keeper.as_ref().expect("the keeper was started").id()
     }
 
-    /// Kills the keeper, as a crash would.
+    /// Kills the keeper with SIGKILL, to simulate a crash.
     pub(crate) fn kill(&mut self) {
         let mut keeper = self.keeper.take().expect("the keeper was started");
         keeper.kill().expect("a live process");
         keeper.wait().expect("our child");
     }
 
-    /// Returns the exit status of the keeper, if it has ended.
+    /// Returns the exit status of the keeper; `None` if it is still running.
     pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
         let keeper = self.keeper.as_mut().expect("the keeper was started");
         keeper.try_wait().expect("our child")
@@ -125,7 +125,7 @@ impl Kept {
         Peer { socket }
     }
 
-    /// Connects as a coordinator; returns the connection, and the first reports.
+    /// Connects as a coordinator, and returns the connection, and the reports with which the keeper answers the hello.
     pub(crate) fn hello(&self) -> (Peer, Vec<Report>) {
         let mut peer = self.connect();
         let told = peer.hello();
@@ -143,12 +143,12 @@ impl Kept {
         }
     }
 
-    /// Returns a launch of a shell.
+    /// Returns a launch of a shell with this script.
     pub(crate) fn shell(&self, script: &str) -> Launch {
         self.launch(&["sh", "-c", script])
     }
 
-    /// Returns a launch of a shell that writes to this file in the directory.
+    /// Returns a launch of a shell with this script, whose output goes to this file in the directory.
     pub(crate) fn writing(&self, script: &str, name: &str) -> Launch {
         let path = path_bytes(&self.path(name));
         Launch {
@@ -164,7 +164,7 @@ impl Kept {
         made.expect("the disk has space");
     }
 
-    /// Returns the content of a file.
+    /// Returns the content of a file in the directory; empty if the file does not exist.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -191,7 +191,7 @@ impl Drop for Kept {
             drop(keeper.kill());
             drop(keeper.wait());
         }
-        // A child may be creating others meanwhile.
+        // A child may create others before it is killed, so this is repeated until none is left.
         for _ in 0..100 {
             let left = self.leftovers();
             if left.is_empty() {
@@ -205,7 +205,7 @@ impl Drop for Kept {
     }
 }
 
-/// One end of a connection.
+/// The client's end of a connection to a keeper.
 pub(crate) struct Peer {
     pub(crate) socket: UnixStream,
 }
@@ -218,7 +218,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Encodes a request.
+/// Encodes a request as a frame: its length, and its payload.
 pub(crate) fn framed(request: &Request) -> Vec<u8> {
     let payload = rmp_serde::to_vec(request).expect("it encodes");
     let length = u32::try_from(payload.len()).expect("a small number");
@@ -256,7 +256,7 @@ impl Peer {
         self.try_next().expect("the connection is open")
     }
 
-    /// Sends the hello; returns all reports up to `Told`.
+    /// Sends the hello, and returns all reports before `Told`, which ends the keeper's answer.
     pub(crate) fn hello(&mut self) -> Vec<Report> {
         self.send(&Request::Hello { version: VERSION });
         let mut told = Vec::new();
@@ -278,7 +278,7 @@ impl Peer {
         self.next()
     }
 
-    /// Launches an attempt, and waits until it is running.
+    /// Launches an attempt, and returns the report that it was started.
     pub(crate) fn run(&mut self, attempt: ProcessId, launch: Launch) -> Started {
         self.launch(attempt, launch);
         loop {
@@ -293,7 +293,7 @@ impl Peer {
         }
     }
 
-    /// Waits until an attempt has ended.
+    /// Waits until an attempt has ended, and returns the report of its exit.
     pub(crate) fn exit(&mut self, attempt: ProcessId) -> Exited {
         loop {
             match self.next() {
@@ -304,7 +304,7 @@ impl Peer {
         }
     }
 
-    /// Launches an attempt, and waits until it has ended; returns its status.
+    /// Launches an attempt, waits until it has ended, and returns its wait status.
     pub(crate) fn run_through(&mut self, attempt: ProcessId, launch: Launch) -> u32 {
         self.launch(attempt, launch);
         self.exit(attempt).status

@@ -1,5 +1,5 @@
-//! Hostile clients, against the real program while an honest client is served: random bytes, halves of commands, ten
-//! thousand silent connections, clients that never read their answers. Memory stays bounded.
+//! Hostile clients, against the real program while an honest client is served: random bytes, incomplete commands, ten
+//! thousand idle connections, clients that never read their answers. Memory stays bounded.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -10,7 +10,7 @@ use rustix::net::sockopt::set_socket_linger;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// An honest client: whatever others do, it gets right answers.
+/// An honest client, which must get correct answers whatever others do.
 struct Honest {
     client: Client,
     rounds: u32,
@@ -56,7 +56,7 @@ fn is_well(daemon: &mut Daemon) {
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 
-/// Reads everything until the end, however the server closes the connection.
+/// Reads everything until the server closes the connection, whether it does so cleanly or with a reset.
 fn drain(client: &mut Client) {
     if let Err(error) = client.receive_all() {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it ends");
@@ -70,14 +70,14 @@ fn bytes_at_random_do_no_harm() {
     for seed in 0..300 {
         let mut chance = Chance::new(seed);
         let len = 1 + chance.below(4000);
-        // Half of the streams look like commands, so that some get far.
+        // Half of the streams have only small bytes, which look like commands, so that some of them are decoded.
         let likely = chance.below(2) == 0;
         let bytes: Vec<u8> = (0..len)
             .map(|_| chance.below(if likely { 10 } else { 256 }))
             .map(|byte| u8::try_from(byte).expect("it is below 256"))
             .collect();
         let mut client = Client::connect(daemon.lockserver()).expect("connected");
-        // The server may have closed it in between.
+        // These fail if the server has already closed the connection.
         if client.send(&bytes).is_ok() && client.end().is_ok() {
             drain(&mut client);
         }
@@ -153,7 +153,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     for client in idle.iter_mut().step_by(997) {
         assert_eq!(client.owner("k", "i").expect("an answer"), b"");
     }
-    // Otherwise the kernel would keep each for a minute, in a table that other tests read.
+    // Without a reset, the kernel would keep each connection for a minute, in a table that other tests read.
     let reset = |client: &Client| set_socket_linger(client.stream(), Some(Duration::ZERO));
     assert!(idle.iter().all(|client| reset(client).is_ok()));
     drop(idle);
@@ -163,7 +163,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     is_well(&mut daemon);
 }
 
-/// Sends the same bytes again and again, until the server stops reading; returns how many it took.
+/// Sends the same bytes again and again until the server stops reading, and returns how many bytes were accepted.
 fn flood(client: &mut Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     client

@@ -1,4 +1,4 @@
-//! LockServer's protocol over real sockets: its messages, and hostile clients.
+//! LockServer's protocol over real sockets: its commands and answers, and hostile clients.
 
 #![cfg(feature = "cli")]
 

@@ -10,7 +10,8 @@ use sexton::spine::machine::{Machine as _, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Recovering as _, Replica, decode_mark};
 use std::path::Path;
 
-/// Decides the log again with moments changed by `bend`. Returns the number of entries; fails at the first different outcome.
+/// Decides each entry again, in its moment (number, time and randomness) as changed by `bend`. Returns the number of entries, or a
+/// description of the first outcome that differs.
 pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result<u64, String> {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open_after(&disk, Begin::default()).expect("the journal opens");

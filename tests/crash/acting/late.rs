@@ -1,4 +1,4 @@
-//! A disk that reports records as written and synced before they are: a kill loses the records in progress.
+//! A disk that reports records as written and synced before they are, so that a kill loses the last ones.
 
 use sexton::persist::disk::{Disk, DiskFile, RealDisk};
 use std::io;
@@ -55,7 +55,8 @@ impl Disk for Late {
     }
 }
 
-/// Refuses to note how far the log was synced; otherwise a start would detect this lie before it had any other effect.
+/// Refuses the file that notes how far the log was synced. With that note, the next start would detect the missing records before their
+/// loss had any other effect.
 fn remembers(name: &str) -> io::Result<()> {
     let is_note = name.ends_with("/synced");
     (!is_note)
@@ -104,7 +105,7 @@ impl DiskFile for LateFile {
         if offset == 0 || bytes.len() > RECORD_BYTES_MAX {
             return self.file().write_at(bytes, offset);
         }
-        // The receiver exists as long as the file does.
+        // Sending cannot fail: the thread receives for as long as this file exists.
         drop(self.records.send((bytes.to_vec(), offset)));
         Ok(())
     }

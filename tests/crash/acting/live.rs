@@ -1,13 +1,13 @@
-//! Tells between two actors of one process that are lost or refused in transit, without a start that repairs them.
+//! Tells (messages between actors) that are lost or refused between two actors of one process, without a restart that sends them again.
 
 use super::{Running, undelivered};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How often clients add to the counters of each actor: each of the four passes one stride.
+/// How often clients add to the counters of each actor, so that each of its four counters passes one stride and causes a tell.
 const ADDS: u32 = 16;
 
-/// How long the first process may run until all tells have arrived, each later one twice as long; and how many are tried.
+/// How long the first process runs, in which all tells should arrive. Each later process runs twice as long; and how many are tried.
 const SHORTEST: Duration = Duration::from_secs(2);
 const ROUNDS: u32 = 4;
 
@@ -37,7 +37,7 @@ fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
     (files, refused)
 }
 
-/// Returns the tells that did not arrive although they had time to, and how many were refused.
+/// Returns a tell that arrived in none of the processes, if there is one, and how many the last process refused.
 fn in_the_end(plant: &str) -> (Option<String>, usize) {
     let mut end = (None, 0);
     for round in 0..ROUNDS {
@@ -82,6 +82,6 @@ fn obligations_that_a_start_does_not_let_out_are_caught() {
     let (files, _) = life("loses", Duration::ZERO);
     let found = super::at_rest(files.path(), "undrained", 3).unwrap_or_default();
     assert!(found.contains("was not received"), "{found}");
-    // A start that releases them repairs the loss.
+    // A start that sends them repairs the loss.
     assert_eq!(super::at_rest(files.path(), "", super::ROUNDS), None);
 }

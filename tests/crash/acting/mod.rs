@@ -1,7 +1,7 @@
-//! Two counters that perform actions and send tells to each other, on the real runtime: their process is killed again and
-//! again between cause and effect, and the external world is examined.
+//! Two actors with counters that perform actions and send tells (messages between actors) to each other, on the real runtime. Their
+//! process is killed again and again between cause and effect, and the effects outside it are examined.
 //!
-//! `program.rs` is that process, this test program executed again; `world.rs` are the bells that it rings, in a file that
+//! `program.rs` is that process, which is this test program executed again; `world.rs` has the bells that it rings, in a file that
 //! outlives it. `tests/sim/` tests the same with a simulated world; this tests it with journal, threads and signals.
 
 mod again;
@@ -25,9 +25,9 @@ use world::{Line, RingResult, World};
 /// The number of processes that are killed.
 const LIVES: u64 = 24;
 
-/// How long the first process may run without requests. Each later one may run twice as long as the one before.
+/// How long the first process without requests runs. Each later one runs twice as long as the one before.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The number of those processes after which everything must be right, and the number after which a planted fault is permanent.
+/// The number of processes without requests after which no violation may remain, and the number that run with an injected fault.
 const ROUNDS: u32 = 11;
 const ROUNDS_PLANTED: u32 = 4;
 
@@ -82,14 +82,17 @@ impl Drop for Running {
     }
 }
 
-/// The journal's content about one instance.
+/// What the journal contains about one of the two actors.
 struct InstanceHistory {
+    /// The strides of each of its counters, which it sends to the other actor.
     strides: BTreeMap<u32, u64>,
+    /// The strides that it received from the other actor, by counter.
     heard: BTreeMap<u32, u64>,
+    /// The number of counters whose bell still has to be rung.
     silent: usize,
-    /// Attempts that count as rung, or once did.
+    /// Attempts that were recorded as rung, by bell.
     done: BTreeSet<(u32, u64)>,
-    /// The number of each entry.
+    /// The sequence numbers of its entries.
     entries: BTreeSet<u64>,
 }
 
@@ -104,7 +107,7 @@ fn told<const ID: u8>(files: &Path) -> InstanceHistory {
         done: entries
             .clone()
             .filter_map(|entry| match &entry.message {
-                // An addition that changed nothing has no entry.
+                // A report that changed nothing has no entry.
                 (name, counter::CounterMessage::Rung(attempt, false)) => Some((name.0, attempt.0)),
                 _ => None,
             })
@@ -113,7 +116,7 @@ fn told<const ID: u8>(files: &Path) -> InstanceHistory {
     }
 }
 
-/// Returns the violations, while nothing is in progress.
+/// Returns a bell that was not rung, or a count that was not received; `None` if there is none. Nothing may be in progress.
 fn wrong(files: &Path) -> Option<String> {
     for (id, it) in [(LEFT, told::<LEFT>(files)), (RIGHT, told::<RIGHT>(files))] {
         if it.silent > 0 {
@@ -123,7 +126,7 @@ fn wrong(files: &Path) -> Option<String> {
     undelivered(files)
 }
 
-/// Returns the counts that one counter sent and the other never received.
+/// Returns a count that one actor sent and the other never received; `None` if there is none.
 fn undelivered(files: &Path) -> Option<String> {
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
     for (id, it, other) in [(LEFT, &left, &right), (RIGHT, &right, &left)] {
@@ -138,7 +141,7 @@ fn undelivered(files: &Path) -> Option<String> {
     None
 }
 
-/// Returns actions that were performed and must not have been, or that count as performed and were not.
+/// Returns an action that was performed and must not have been, or is recorded as performed and was not; `None` if there is none.
 fn untrue(files: &Path) -> Option<String> {
     let log = World::read(files);
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
@@ -170,7 +173,7 @@ fn untrue(files: &Path) -> Option<String> {
     None
 }
 
-/// Makes a directory after this many lives, each killed after a number of answers.
+/// Runs this many processes on a new directory, each killed after some answers, and returns the directory.
 fn lives(plant: &str, lives: u64) -> TempDir {
     let files = tempfile::tempdir().expect("a temporary directory");
     for life in 0..lives {
@@ -180,8 +183,8 @@ fn lives(plant: &str, lives: u64) -> TempDir {
     files
 }
 
-/// Runs processes without requests, so that only what a start states again has an effect. Returns the violations that
-/// remain.
+/// Runs processes without requests, so that only the actions and tells that are requested again at startup have an effect. Returns a
+/// violation that remains after the last process; `None` if there is none.
 #[expect(
     clippy::disallowed_methods,
     reason = "a journal in use is not read, so there is no event when it settles"
@@ -229,7 +232,7 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
     assert!(by_another_clock.is_err(), "{by_another_clock:?}");
 }
 
-/// Returns the violations with this planted fault. A kill reveals the fault only by chance, so there are a few runs.
+/// Returns a violation found with this injected fault, or nothing. A kill reveals the fault only by chance, so there are a few runs.
 fn caught(plant: &str) -> String {
     let found = |_| {
         let files = lives(plant, 12);

@@ -30,7 +30,7 @@ type Counters<const ID: u8> = CounterMachine<ID>;
 
 static STARTED: OnceLock<Seq> = OnceLock::new();
 
-/// Returns the sequence number of the start of this process.
+/// Returns the sequence number of the mark that this process wrote at startup.
 pub(super) fn started() -> Seq {
     *STARTED.get().expect("it was noted")
 }
@@ -93,6 +93,7 @@ fn open(
         .write(&mut ledger.take_batch())
         .expect("a writable file");
     writer.sync().expect("it is on disk");
+    // This cannot fail, since a process opens the journal once.
     let _ = STARTED.set(start.stamp.seq);
     let (journal, thread) = Journal::start(writer, Fsync::Always).expect("a new thread");
     let files = SpineFiles {
@@ -108,7 +109,7 @@ fn open(
     runtime::spawn(async move { releasing.release_forever().await });
     let (mut left, mut right) = (host(left, start), host(right, start));
     if plant == "undrained" {
-        // Requests that `resume` stated are not sent.
+        // The tells that the actors requested in `resume` are discarded.
         drop((left.take_tells(), right.take_tells()));
     }
     let bells = |files: &Path| (files.to_owned(), plant.to_owned());
@@ -139,7 +140,7 @@ fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Coun
 )]
 async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>, times: u32) {
     for name in (0..times).map(|time| time % 4) {
-        // A span that does not pass before the test ends: only a start may repair a loss.
+        // The span after which an unanswered request is repeated is an hour, so that only a restart can repair a loss.
         let addition = (Slot(name), CounterMessage::Add(3, 3_600_000, String::new()));
         let answer = counters.call(vec![Item::Message(addition)]).await;
         println!("answered {ID} {name} {answer:?}");

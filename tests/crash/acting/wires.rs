@@ -1,4 +1,4 @@
-//! A layer between two actors that loses their tells, or reports a full disk at that moment.
+//! A layer between two actors that loses their tells, or reports a full disk while it passes them on.
 
 use sexton::ids::ActorId;
 use sexton::persist::journal::Room;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// How many tells encounter a full disk.
 const REFUSED: u32 = 2;
 
-/// An actor, as seen by the others.
+/// The layer in front of one actor, which receives the tells that others send to it.
 pub(super) struct Wires {
     actor: Rc<dyn Peer>,
     spine: Rc<Spine>,

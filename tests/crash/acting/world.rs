@@ -1,8 +1,8 @@
-//! Bells, in a file to which a line is added for each action: it outlives every process, and a kill falls either before or
-//! after a line.
+//! Bells, as a file to which a line is added for each action. The file outlives every process, and a kill is either before or
+//! after a line is written.
 //!
-//! Does what a port must do (see `Action` in `src/spine/effect.rs`); it is slow, refuses some attempts, and does not report
-//! some that it has performed.
+//! The bells do what a port must do (see `Action` in `src/spine/effect.rs`), but are slow, refuse some attempts, and do not report
+//! some that they have performed.
 
 use super::program::started;
 use crate::counter::{self, CounterMachine};
@@ -91,7 +91,7 @@ pub(super) struct Bells(mpsc::Sender<Action<u64>>);
 
 impl<const ID: u8> Port<CounterMachine<ID>> for Bells {
     fn perform(&mut self, action: Action<u64>) {
-        // A failure does not matter: the process ends before the thread does.
+        // Sending fails only if the thread has ended, and then the test fails.
         drop(self.0.send(action));
     }
 }
@@ -116,7 +116,7 @@ impl Bells {
     }
 }
 
-/// Returns the newest attempt for each bell, and whether it was rung.
+/// Returns the last attempt for each bell, and whether it was rung.
 fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
     let log = World::read(files).into_iter();
     let ours = log.filter(|line| {
@@ -133,7 +133,7 @@ fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
 
 struct Ringer {
     newest: BTreeMap<u64, (Seq, bool)>,
-    /// The newest requested attempt for each bell.
+    /// The last requested attempt for each bell.
     asked: BTreeMap<u64, Seq>,
     world: World,
     plant: String,

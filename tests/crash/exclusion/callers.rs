@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A command: it writes that it is running, leaves a process that also does so, and ends. `$1` is the file, `$2` its id, `$3`
-/// the process it leaves. Each line is one write at the end of the file.
+/// The command that callers run: it writes lines while it is running, leaves a process that also does so, and ends. `$1` is the file,
+/// `$2` the command's id, `$3` the kind of process that it leaves. Each line is one write at the end of the file.
 const COMMAND: &str = r#"
 there='for turn in 1 2 3 4; do echo "$0 $2 $$" >> "$1"; sleep 0.005; done'
 echo "b $2 $$" >> "$1"
@@ -31,11 +31,11 @@ const LEAVES: [&str; 8] = [
     "nothing", "nothing", "nothing", "nothing", "session", "closed", "orphan", "bare",
 ];
 
-/// Callers of one lock, of one kind.
+/// Callers of one lock that all use the same program, `sexton lock run` or flock(1).
 pub(crate) struct Callers {
     /// The file to which all commands write.
     pub(crate) file: PathBuf,
-    /// The beginning of a call, without the command.
+    /// Returns the call up to the command that it runs.
     call: fn(&Path) -> Command,
     place: PathBuf,
     /// The current callers, by the id of the command.
@@ -95,14 +95,14 @@ impl Callers {
         UntilDropped(self)
     }
 
-    /// Kills the caller of this command with SIGKILL, or the first caller if that one has already ended.
+    /// Kills the caller of this command with SIGKILL, or the first caller if that one has already ended. Returns whether one was killed.
     pub(crate) fn kill_caller(&self, id: &str) -> bool {
         let calling = self.calling.lock().expect("not poisoned");
         let caller = calling.get(id).or_else(|| calling.values().next());
         caller.is_some_and(|caller| caller.signal(9).is_ok())
     }
 
-    /// Kills a process that wrote to the file with SIGKILL.
+    /// Sends SIGKILL to a process that wrote to the file, and returns whether it was still running.
     pub(crate) fn kill_writer(&self, pid: u32) -> bool {
         let Ok(Some(pidfd)) = Pidfd::open(pid) else {
             return false;
@@ -126,7 +126,7 @@ impl Drop for UntilDropped<'_> {
         for _ in 0..if std::thread::panicking() { 100 } else { 0 } {
             let calling = self.0.calling.lock();
             for caller in calling.unwrap_or_else(PoisonError::into_inner).values() {
-                // The caller may have ended.
+                // This fails if the caller has ended.
                 drop(caller.signal(9));
             }
             std::thread::sleep(Duration::from_millis(10));

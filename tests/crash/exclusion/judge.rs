@@ -5,12 +5,12 @@
 use std::fmt;
 use std::path::Path;
 
-/// The content of a file.
+/// What the lines of a file show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observations {
     /// Commands that began.
     pub(crate) begun: u64,
-    /// Commands that began and ended by themselves.
+    /// Commands that ended without being killed.
     pub(crate) ended: u64,
     /// Lines of processes that commands left.
     pub(crate) left: u64,
@@ -42,7 +42,8 @@ impl fmt::Display for Observations {
     }
 }
 
-/// Returns the current command by the newest line: its id, and the processes that wrote its first line and its newest.
+/// Returns the command that wrote the last line: its id, and the processes that wrote its first line and its last one. Returns `None` if
+/// no command has written.
 pub(crate) fn newest(file: &Path) -> Option<(String, [u32; 2])> {
     let text = std::fs::read_to_string(file).ok()?;
     let mut lines = text.lines().rev().map(|line| line.split(' '));

@@ -1,5 +1,6 @@
 //! The campaign. Callers, commands, processes they left, coordinators and keepers are killed at random; callers of flock(1)
-//! run the same commands beside them, and are killed as well. No two commands under sexton's lock overlap, and the lock passes on.
+//! run the same commands at the same time, and are killed as well. No two commands under sexton's lock overlap, and the lock is always
+//! granted to the next caller.
 
 use crate::chance::Chance;
 use crate::daemon::{Daemon, serve_by, sexton, text};
@@ -23,7 +24,7 @@ const BESIDE: u64 = 10;
 /// The maximum number of attempts to find a running process.
 const TRIES: u32 = 200;
 
-/// How many of each were killed.
+/// The number of killed processes of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     callers: u64,
@@ -54,7 +55,7 @@ impl fmt::Display for Killed {
     }
 }
 
-/// A coordinator that is killed, and the command that starts the next one.
+/// A coordinator that is started again after each kill, with control groups or without.
 struct Coordinators<'a> {
     host: &'a Host,
     daemon: Option<Daemon>,
@@ -109,7 +110,7 @@ impl<'a> Coordinators<'a> {
 fn kill_of(callers: &Callers, chance: &mut Chance, killed: &mut Killed) {
     let whom = chance.below(3);
     let of_first = chance.below(2) == 0;
-    // Most have ended by the time the file has been read; the next begin soon.
+    // Most commands have ended by the time the file has been read, so this is repeated with the next ones.
     for _ in 0..TRIES {
         let Some((id, [first, newest])) = newest(&callers.file) else {
             return;
@@ -124,7 +125,7 @@ fn kill_of(callers: &Callers, chance: &mut Chance, killed: &mut Killed) {
     }
 }
 
-/// Callers of both kinds, the number of flock's, and for how long they are killed.
+/// Callers of both programs, the number of those that call flock(1), and for how long processes are killed.
 struct Campaign {
     ours: Callers,
     theirs: Callers,
@@ -155,7 +156,7 @@ impl Campaign {
         }
     }
 
-    /// Runs the callers, and kills. Returns the kills for sexton's lock and for flock's.
+    /// Runs the callers, and kills processes meanwhile. Returns the kills for sexton's lock and for flock's.
     fn go(&self, coordinators: &mut Coordinators<'_>) -> [Killed; 2] {
         std::thread::scope(|scope| {
             let _ending = [self.ours.until_dropped(), self.theirs.until_dropped()];
@@ -180,7 +181,7 @@ impl Campaign {
             std::thread::sleep(Duration::from_millis(chance.below(150)));
             if chance.below(8) == 0 {
                 coordinators.kill(&mut chance, &mut killed);
-                // The lock passes on without a TTL: its holder ends, or has been killed.
+                // No TTL is needed for the next grant: the holder ends, or has been killed.
                 let before = seen(&self.ours.file).begun;
                 let goes_on = || seen(&self.ours.file).begun > before;
                 until("the lock passes on", || goes_on().then_some(()));

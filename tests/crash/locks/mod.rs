@@ -1,8 +1,8 @@
 //! The real program, killed at random moments under load and started again on the same directory.
 //!
-//! Snapshots are taken every few hundred entries, and the coordinator removes the journal before them; the tests keep it.
-//! After each kill all of it is read through the library: everything acknowledged is there, in the order of each client; no
-//! lock has two owners; tokens and numbers only increase; snapshot and remaining journal give the same state as the whole
+//! Snapshots are taken every few hundred entries. The coordinator removes the part of the journal that they make unnecessary, but the
+//! tests keep it. After each kill the whole journal is read through the library: everything acknowledged is there, in the order of each
+//! client; no lock has two owners; tokens and numbers only increase; snapshot and remaining journal give the same state as the whole
 //! journal; the restarted program shows the same locks; and the directory does not grow.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash locks` is the long campaign; `SEXTON_CRASH_SEED` repeats one.
 
@@ -26,7 +26,7 @@ const LOCKS: About<LockMachine> = About {
     snapshot_bytes_max: 4 << 20,
 };
 
-/// One directory's life, over many processes.
+/// The campaign on one data directory, over many runs of the program.
 struct Campaign {
     lives: Lives<LockMachine>,
     workers: Vec<Worker>,
@@ -47,7 +47,7 @@ impl Campaign {
         }
     }
 
-    /// Starts the program, checks its state, loads it, kills it, and compares.
+    /// Starts the program, checks its state, lets the clients work, kills the program, and checks the journal.
     fn round(&mut self) {
         let daemon = self.lives.begin();
         self.compare_live(&daemon);
@@ -59,7 +59,7 @@ impl Campaign {
         self.reckon();
     }
 
-    /// Compares the journal with everything known.
+    /// Compares the journal with what the clients know from their answers, and with the reference.
     fn reckon(&mut self) {
         let past = &self.lives.past;
         let fresh = past.entries.get(self.reckoned..).unwrap_or_default();
@@ -141,7 +141,7 @@ fn lock(entry: &EntryView) -> Lock {
     (entry.key.to_text(), entry.index.to_text())
 }
 
-/// Runs the requested number of kills, over as many directories as that takes.
+/// Kills the program this many times, over as many directories as that takes.
 fn campaign(fsync: &'static str, kills: u64) -> Counts {
     lives::campaign(kills, |seed, enough| {
         let mut campaign = Campaign::new(fsync, seed);

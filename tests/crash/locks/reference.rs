@@ -1,11 +1,11 @@
-//! The owners of locks, from the messages alone, in the simplest form: a line per lock, whose first entry owns it.
+//! The owners of locks, computed from the messages alone in the simplest way: each lock has an owner and a line of waiters.
 
 use crate::past::Entry;
 use sexton::actors::lock::{EntryView, LockMachine, Message, Name};
 use sexton::ids::{Seq, Token};
 use std::collections::BTreeMap;
 
-/// Every lock that is held.
+/// Every lock that is held, and the last token of every lock.
 #[derive(Default)]
 pub(crate) struct Reference {
     lines: BTreeMap<(Name, Name), Line>,
@@ -15,7 +15,7 @@ pub(crate) struct Reference {
 struct Line {
     owner: Name,
     token: Token,
-    /// The waiters, by priority and then by number.
+    /// The waiters, the highest priority first, and among equals in the order of their requests.
     waiting: Vec<(u8, Seq, Name)>,
 }
 

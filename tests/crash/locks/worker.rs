@@ -1,5 +1,5 @@
-//! One client under load, and its knowledge: every command that was answered, and the one batch that was open when the
-//! server ended. No other client uses its name, so it knows exactly which entries it has.
+//! One client under load. It records every command that was answered, and the one batch that was unanswered when the server ended. No
+//! other client uses its name, so these determine which entries it has.
 
 use crate::chance::Chance;
 use crate::lockserver::{self, Client};
@@ -38,7 +38,7 @@ pub(crate) struct Worker {
     priority: u8,
     /// The locks that it holds or waits for.
     entries: BTreeSet<Lock>,
-    /// The locks that it knows it owns.
+    /// The locks that it owns according to an answer.
     owned: BTreeSet<Lock>,
     /// Answered commands that changed something, since the last comparison.
     answered: Vec<Message>,
@@ -142,7 +142,7 @@ impl Worker {
         }
     }
 
-    /// Checks that the answer is the expected one, as far as that can be known.
+    /// Checks that the answer is the expected one, unless it depends on other clients.
     fn check(&mut self, command: &Command, found: u16) {
         let entries = &self.entries;
         let count = |has: &dyn Fn(&Lock) -> bool| {
@@ -168,7 +168,7 @@ impl Worker {
         );
     }
 
-    /// Applies the command to its entries; returns the message that is in the journal if it changed something.
+    /// Applies the command to the client's entries. Returns the message that the journal must have; `None` if nothing changed.
     fn apply(&mut self, command: &Command) -> Option<Message> {
         let had = self.entries.len();
         let changed = match command {
@@ -226,8 +226,8 @@ impl Worker {
         }
     }
 
-    /// Compares with the journal's content about this client since the last comparison: everything that was answered, in order,
-    /// followed by as much of the open batch as the server had processed.
+    /// Compares the client's record with its messages in the journal since the last comparison. These must be all that were answered, in
+    /// order, followed by the part of the open batch that the server had processed.
     pub(crate) fn reckon(&mut self, journaled: &[&Message]) {
         let answered = std::mem::take(&mut self.answered);
         let mut unanswered = journaled.iter();
@@ -253,7 +253,7 @@ impl Worker {
         assert!(next.is_none(), "{}: no client sent {next:?}", self.name);
     }
 
-    /// Checks that all entries of the client exist, and that it owns the locks that it knows it owns.
+    /// Checks that all entries of the client exist, and that it still owns every lock that it owned according to an answer.
     pub(crate) fn compare(&self, there: &BTreeSet<Lock>, owned: &BTreeSet<Lock>) {
         assert_eq!(there, &self.entries, "{}: entries", self.name);
         let lost: Vec<_> = self.owned.difference(owned).collect();

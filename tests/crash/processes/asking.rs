@@ -8,12 +8,12 @@ use std::path::Path;
 /// An answer: status and body.
 pub(crate) type Answer = (u16, Value);
 
-/// Sends a request, on a connection of its own.
+/// Sends a request on a connection of its own, and returns the answer.
 pub(crate) fn ask(socket: &Path, head: &str, body: &str) -> io::Result<Answer> {
     ask_on(UnixStream::connect(socket)?, head, body)
 }
 
-/// Sends a request on this connection.
+/// Sends a request on this connection, and returns the answer.
 pub(crate) fn ask_on(mut stream: impl Read + Write, head: &str, body: &str) -> io::Result<Answer> {
     let length = body.len();
     let request = format!(
@@ -52,7 +52,7 @@ fn joined(mut chunks: &str) -> Option<String> {
     }
 }
 
-/// Sends a request with a key, so that a repeated request is done once.
+/// Sends a request with an idempotency key, so that it is carried out once even if it is repeated.
 pub(crate) fn post(socket: &Path, path: &str, key: &str, body: &Value) -> io::Result<Answer> {
     let head = format!("POST {path} HTTP/1.1\r\nIdempotency-Key: {key}");
     ask(socket, &head, &body.to_string())

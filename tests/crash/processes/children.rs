@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Children of one directory, by number.
+/// The children launched on one data directory, each with a number.
 pub(crate) struct Children {
     files: PathBuf,
 }
@@ -46,13 +46,13 @@ impl Children {
         self.files.join(format!("{number}.{what}"))
     }
 
-    /// Returns a launch of a child that lives for this long, and ends depending on its number: every seventh by a signal.
+    /// Returns the request for a child that runs for this long. How it ends depends on its number: every seventh ends by a signal.
     pub(crate) fn launch(&self, number: u64, ms: u64) -> Value {
         let waits = format!("sleep {}.{:03}", ms / 1000, ms % 1000);
         self.launch_of(number, "", &waits)
     }
 
-    /// Returns a launch of a child that lives until it is released, and survives SIGTERM.
+    /// Returns the request for a child that runs until [`let_go`](Self::let_go) is called for it, and ignores SIGTERM until then.
     pub(crate) fn held(&self, number: u64) -> Value {
         let go = self.file(number, "go");
         let go = go.display();
@@ -74,7 +74,7 @@ impl Children {
         json!({"command": ["sh", "-c", script], "labels": {"number": number.to_string()}})
     }
 
-    /// Releases a child that was held.
+    /// Lets a child end that was launched with [`held`](Self::held).
     pub(crate) fn let_go(&self, number: u64) {
         std::fs::write(self.file(number, "go"), "").expect("the disk has space");
     }
@@ -100,7 +100,7 @@ impl Children {
         starts.unwrap_or_default().lines().count()
     }
 
-    /// Returns the last line that the child wrote, if it got that far.
+    /// Returns how the child wrote that it is about to end; `None` if it did not get that far.
     pub(crate) fn wrote(&self, number: u64) -> Option<Last> {
         let last = std::fs::read_to_string(self.file(number, "last")).ok()?;
         let (kind, rest) = last.trim().split_at(1);

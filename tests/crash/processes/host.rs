@@ -1,4 +1,4 @@
-//! A data directory, its coordinators and keepers, and a way to end all of them.
+//! A data directory, its coordinators and keepers, and a way to kill all of them.
 
 use crate::daemon::{Daemon, serve_by, text};
 use crate::groups;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A directory. When it is dropped, its keeper and all children are ended.
+/// A data directory. When it is dropped, its keeper and all children are killed.
 pub(crate) struct Host {
     files: TempDir,
 }
@@ -69,7 +69,7 @@ impl Host {
         answer
     }
 
-    /// Returns the answer for a path.
+    /// Returns the body of the answer to a GET of this path.
     pub(crate) fn get(&self, path: &str) -> Value {
         let head = format!("GET {path} HTTP/1.1");
         asking::ask(&self.socket(), &head, "")
@@ -94,7 +94,7 @@ impl Host {
         asking::count(&self.socket(), "exited").expect("the coordinator answers")
     }
 
-    /// Returns the keeper, if one holds the lock.
+    /// Returns the keeper; `None` if none is running.
     pub(crate) fn keeper(&self) -> Option<Pidfd> {
         let pid = std::fs::read_to_string(self.data().join("keeper.lock")).ok()?;
         let pid: u32 = pid.trim().parse().ok()?;
@@ -142,7 +142,7 @@ impl Host {
         opened.collect()
     }
 
-    /// Ends all launched processes.
+    /// Kills all launched processes with SIGKILL.
     pub(crate) fn kill_children(&self) {
         for _ in 0..100 {
             let left = self.children();

@@ -1,5 +1,5 @@
 //! Keepers that are killed, alone and with their coordinator, and a machine that is rebooted. An end that can be known is
-//! recorded as it was, and one that cannot be known is lost, with the reason, and never has a code.
+//! recorded as it was. One that cannot be known is recorded as lost, with the reason, and never has an exit code.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// How many keepers are killed in one directory: after more within ten seconds, a coordinator gives up.
 const KILLS: u64 = 4;
-/// A long campaign has one directory for each this many of `SEXTON_CRASH_KILLS`.
+/// A long campaign kills [`KILLS`] keepers for every this many of `SEXTON_CRASH_KILLS`.
 const ALL_KILLS: u64 = 20;
 
 const KEEPER_GONE: &str = "keeper-gone";
@@ -40,7 +40,7 @@ fn ended(host: &Host, numbers: &[u64]) -> BTreeMap<u64, Value> {
     })
 }
 
-/// Returns the end of a child that ran, as the child wrote it.
+/// Returns the end of a child that ran, as the child itself wrote it.
 fn truth(children: &Children, number: u64) -> Recorded {
     let wrote = children.wrote(number);
     Recorded::Ended(wrote.expect("it wrote how it ends"))
@@ -73,7 +73,7 @@ fn keepers(seed: u64, kills: u64) -> [u64; 2] {
     launch(&host, &children, 0..each);
     let mut launched = each;
     for _ in 0..kills {
-        // Some end before the keeper does, some with it, some after.
+        // Some children end before the keeper does, some at the same time, some after it.
         let (first, second) = (launched - each..launched - 8, launched - 8..launched - 4);
         first.for_each(|number| children.let_go(number));
         std::thread::sleep(Duration::from_millis(chance.below(40)));
@@ -182,7 +182,7 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
     launch(&host, &children, 0..10);
     let pids = pids(&host);
     let strangers: Vec<Pidfd> = pids.values().map(|pid| opened(*pid)).collect();
-    // Five of them are also being stopped.
+    // Five of the children are also being stopped when the machine reboots.
     children.begun(0..10);
     for record in by_number(host.records()).values().take(5) {
         let stop = json!({"id": record["id"], "tree": true, "grace_ms": 600_000});

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// The number of kills in `cargo test`, how many of `SEXTON_CRASH_KILLS` are one such run, and the number of children.
+/// The number of kills in `cargo test`; the number of `SEXTON_CRASH_KILLS` that gives as many; and the number of children.
 const KILLS: u64 = 20;
 const ALL_KILLS: u64 = 20;
 const CHILDREN: u64 = 1000;
 
-/// The time after a start within which all records should be right.
+/// The time after a restart of the coordinator within which all records should be correct.
 const RIGHT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The number of concurrent launchers.
@@ -48,7 +48,7 @@ impl Campaign {
         }
     }
 
-    /// Launches children until all are launched. A launch that a kill left unanswered is requested again, with its key.
+    /// Launches children until all are launched. A launch that was not answered because of a kill is requested again, with the same key.
     #[expect(
         clippy::disallowed_methods,
         reason = "the kill of a coordinator is not an event here"
@@ -59,7 +59,7 @@ impl Campaign {
             if number >= self.all {
                 return;
             }
-            // Most end while no coordinator is running, or while the next one is starting.
+            // Most children end while no coordinator is running, or while the next one is starting.
             let ms = Chance::new(self.seed ^ number << 20).below(1500);
             let body = self.children.launch(number, ms);
             let key = format!("child-{number}");
@@ -78,7 +78,7 @@ impl Campaign {
         }
     }
 
-    /// Waits until every end from before this call is recorded correctly; returns how long that took.
+    /// Waits until every child that has ended before this call is recorded correctly, and returns how long that took.
     #[expect(clippy::disallowed_methods, reason = "how long it takes is printed")]
     fn settle(&self) -> Duration {
         let begun = Instant::now();
@@ -107,7 +107,7 @@ impl Campaign {
         begun.elapsed()
     }
 
-    /// Checks what must hold once everything has settled.
+    /// Waits until all children have ended, and checks that each has one record, ran once, and has the end that it wrote.
     fn judge(&self) {
         until("all have ended", || {
             (self.host.ended() == self.all).then_some(())
@@ -125,7 +125,7 @@ impl Campaign {
     }
 }
 
-/// Launches children under kills of their coordinator; returns how long it took after each start until all was right.
+/// Launches children while their coordinator is killed, and returns how long it took after each restart until all records were correct.
 #[expect(clippy::disallowed_methods, reason = "the moments of kills are random")]
 fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
     let campaign = Campaign::new(seed, all);

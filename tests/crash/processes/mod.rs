@@ -1,5 +1,5 @@
-//! The real program with real children: coordinators, keepers and both are killed, and the record of each child has what the
-//! child wrote itself.
+//! The real program with real children. Coordinators and keepers are killed, alone and together, and the record of each child must have
+//! the end that the child itself wrote.
 //!
 //! | file | holds |
 //! |---|---|

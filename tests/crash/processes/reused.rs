@@ -1,5 +1,5 @@
-//! Unrelated processes that get the PIDs of processes that ended unobserved: no signal reaches one, whatever the records say, and
-//! none inherits a right.
+//! Unrelated processes that get the PIDs of processes that ended unobserved. No signal is sent to them, whatever the records contain, and
+//! they inherit no right.
 
 use crate::left_out::left_out;
 use crate::patience::until;
@@ -85,7 +85,7 @@ fn held(host: &Host) -> u64 {
     held.expect("the status has it")
 }
 
-/// Stops half of the launched processes. They ignore SIGTERM, so the stops go on after the next start, when some grace periods end.
+/// Stops half of the launched processes. They ignore SIGTERM, so the stops continue after the restart, when some grace periods end.
 fn stop_some(host: &Host, records: &BTreeMap<u64, Value>) {
     for (number, record) in records
         .range(0..EACH)
@@ -155,7 +155,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
             200,
             "{record}"
         );
-        // The process may have ended, or be about to.
+        // The status is not checked, since the process may be recorded as ended or not yet.
         host.try_post(
             "/v1/processes/stop",
             &json!({"id": id, "grace_ms": 0, "tree": true}),

@@ -1,5 +1,5 @@
-//! The knowledge of all connections about the jobs that they share, and about all ids: who holds which job, which jobs are
-//! gone for good, and the minimum and maximum number of times each operation was done to a job.
+//! What all connections together have recorded about the jobs that they share, and about all ids: which connection holds which job,
+//! which jobs are deleted, and the minimum and maximum number of times that each operation was done to a job.
 
 use crate::queues::owner::InitialState;
 use crate::queues::tubes::{Job, State};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The tubes that connections share.
 pub(crate) const TUBES: [&str; 2] = ["shared-0", "shared-1"];
 
-/// How often an operation was done: the minimum and the maximum.
+/// How often an operation was done: at least as often as it was acknowledged, and at most as often as it was requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) least: u64,
@@ -24,11 +24,11 @@ impl Times {
     }
 }
 
-/// A job, as far as it is known.
+/// What is known about a job.
 #[derive(Debug, Default)]
 pub(crate) struct TrackedJob {
     pub(crate) body: Vec<u8>,
-    /// The connection that holds it.
+    /// The connection that holds it; `None` if none does.
     holder: Option<u64>,
     /// Whether some connection has requested the job's deletion.
     is_ending: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Pages {
     pub(crate) aside: Vec<u64>,
     /// Reservations that were requested and not answered.
     pub(crate) reserving: u64,
-    /// Ids that were received in this life.
+    /// Ids that were received in this life (run of the server, ended by a kill).
     told: BTreeSet<u64>,
     /// The largest id of all earlier lives.
     before: u64,
@@ -80,7 +80,7 @@ impl Pages {
         self.puts.insert(body.to_vec());
     }
 
-    /// Returns a job of the shared tubes by its id. The job becomes known if its body is one that a connection has put.
+    /// Returns a job of the shared tubes by its id. If it is not known yet, a connection must have put its body, and it becomes known.
     pub(crate) fn job(&mut self, id: u64, body: &[u8]) -> &mut TrackedJob {
         assert!(!self.deleted.contains(&id), "{id} was deleted");
         if !self.jobs.contains_key(&id) {
@@ -100,21 +100,21 @@ impl Pages {
         known
     }
 
-    /// Records that the client that put this job knows its id. Another client may already know the job, or have finished it.
+    /// Records that the client that put this job has received its id. Another client may already have reserved or deleted the job.
     pub(crate) fn known_or_gone(&mut self, id: u64, body: &[u8]) {
         if !self.deleted.contains(&id) {
             self.job(id, body);
         }
     }
 
-    /// Records that a job was released. Another client may already have finished it.
+    /// Records that a job was released. Another client may already have deleted it.
     pub(crate) fn released(&mut self, id: u64) {
         if let Some(known) = self.jobs.get_mut(&id) {
             known.releases.least += 1;
         }
     }
 
-    /// Records that a job was kicked. Another client may already have finished it.
+    /// Records that a job was kicked. Another client may already have deleted it.
     pub(crate) fn kicked(&mut self, id: u64) {
         if let Some(known) = self.jobs.get_mut(&id) {
             known.kicks.least += 1;
@@ -144,7 +144,7 @@ impl Pages {
         }
     }
 
-    /// Returns a job that its holder is about to give up.
+    /// Records that the holder of a job is about to give it up, and returns the job.
     pub(crate) fn parting(&mut self, id: u64) -> &mut TrackedJob {
         let known = self.known(id);
         known.holder = None;
@@ -156,13 +156,13 @@ impl Pages {
         self.parting(id).is_ending = true;
     }
 
-    /// Records that the job is deleted, after which it must never come back.
+    /// Records that the job is deleted. It must never exist again.
     pub(crate) fn deleted(&mut self, id: u64) {
         assert!(self.jobs.remove(&id).is_some(), "{id} was there");
         assert!(self.deleted.insert(id), "{id} was deleted twice");
     }
 
-    /// Compares the known state with the jobs found after the end of a life, and takes these as the known state.
+    /// Compares the known state with the jobs found after a restart, which then become the known state.
     pub(crate) fn reckon(&mut self, found: &InitialState) {
         let newest = self.told.last().copied().unwrap_or_default();
         let largest = found.jobs.last_key_value().map_or(0, |(id, _)| *id);

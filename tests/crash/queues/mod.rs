@@ -1,9 +1,9 @@
 //! The real program, killed at random moments under load from beanstalkd's protocol, and started again on the same
 //! directory.
 //!
-//! Some connections have tubes of their own, and know exactly what every reply must be, and what may exist after a kill
-//! (`owner.rs`, `tubes.rs`); others share tubes, and one book has what holds for all of them (`sharer.rs`, `book.rs`).
-//! After each start every job is queried over the protocol: an acknowledged job exists until its delete was acknowledged,
+//! Some connections have tubes of their own, so that every reply, and what may exist after a kill, can be predicted exactly
+//! (`owner.rs`, `tubes.rs`). Others share tubes, and record what they do in one book (`sharer.rs`, `book.rs`).
+//! After each restart every job is queried over the protocol: an acknowledged job exists until its delete was acknowledged,
 //! no deleted job returns, no job is held by two connections, ids never repeat, and counters, bodies and the order of buried
 //! jobs are unchanged. Journal and snapshots are checked by `support/lives.rs`.
 //! `SEXTON_CRASH_KILLS=500 cargo test --test crash queues` is the long campaign; `SEXTON_CRASH_SEED` repeats one.
@@ -32,7 +32,7 @@ const BRIEF: &str = "brief";
 
 pub(crate) const QUEUES: About<QueueMachine> = About {
     flags: &["--beanstalk", "127.0.0.1:0", "--lockserver", "off"],
-    // Some of its counts only cover the time since the start of the process.
+    // Counts that only cover the time since startup are left out.
     shown: |queues| {
         let view = queues.view();
         let pauses = view.queues.iter();
@@ -43,7 +43,7 @@ pub(crate) const QUEUES: About<QueueMachine> = About {
     snapshot_bytes_max: 64 << 20,
 };
 
-/// One directory's life, over many processes.
+/// The campaign on one data directory, over many runs of the program.
 struct Campaign {
     lives: Lives<QueueMachine>,
     owners: Vec<Owner>,
@@ -69,7 +69,7 @@ impl Campaign {
         }
     }
 
-    /// Starts the program, checks its state, loads it, and kills it.
+    /// Starts the program, checks its state, lets the connections work, and kills it.
     fn round(&mut self) {
         let daemon = self.lives.begin();
         self.reckon(&daemon);
@@ -85,7 +85,7 @@ impl Campaign {
             });
     }
 
-    /// Compares the state of a program that has just started with everything known.
+    /// Compares the state of a program that has just started with what each connection expects and what the book has.
     fn reckon(&mut self, daemon: &Daemon) {
         let mut client = Client::connect(daemon.beanstalk()).expect("connected");
         let found = self.found(&mut client);
@@ -110,7 +110,7 @@ impl Campaign {
         found
     }
 
-    /// Checks that an expired claim stays expired over a kill once any later command was acknowledged, and that all buried jobs
+    /// Checks that an expired claim is still expired after a kill if any later command was acknowledged, and that all buried jobs
     /// keep their order.
     fn finish(&mut self) {
         let daemon = self.lives.begin();
@@ -149,8 +149,8 @@ impl Campaign {
     }
 }
 
-/// Returns every job of the program, once each. The protocol has no command that lists ids: they are read from the directory,
-/// and the program counts them.
+/// Returns every job of the program. The protocol has no command that lists ids, so these are read from the directory, and their number is
+/// compared with the program's counts.
 pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> InitialState {
     let view = lives.past.machine().view();
     let mut found = InitialState::default();
@@ -175,7 +175,7 @@ pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> Initial
     found
 }
 
-/// Runs the requested number of kills, over as many directories as that takes.
+/// Kills the program this many times, over as many directories as that takes.
 fn campaign(fsync: &'static str, kills: u64) -> Counts {
     lives::campaign(kills, |seed, enough| {
         let mut campaign = Campaign::new(fsync, seed);

@@ -1,5 +1,5 @@
-//! A connection with tubes of its own, pipelining or not, which knows exactly what each reply must be, and after a kill what
-//! may exist: everything answered and kept, followed by as many further commands as the server had processed.
+//! A connection with tubes of its own, pipelining or not. Since no other connection uses them, each reply can be predicted, and also what
+//! exists after a kill: the result of all commands that are on disk, followed by some of the further commands, in order.
 
 use crate::beanstalk::{Client, Reply};
 use crate::chance::Chance;
@@ -32,9 +32,9 @@ pub(crate) struct Owner {
     chance: Chance,
     /// The state after everything that was answered.
     tubes: Tubes,
-    /// The state that is certainly on disk, up to the newest answer that implies a sync.
+    /// The state that is certainly on disk, up to the last answer that implies a sync.
     kept: Tubes,
-    /// Commands answered since then, which change nothing that outlives the process or may be lost with it.
+    /// Commands answered since then, whose effects a kill may undo.
     passing: Vec<Command>,
     /// Commands that were sent and not answered.
     open: Vec<Command>,
@@ -59,7 +59,7 @@ impl Owner {
         }
     }
 
-    /// Works until the connection breaks, counting answers. `inserted` is called with each id of a job.
+    /// Works until the connection breaks, counting answers. `inserted` is called with the id of each new job.
     pub(crate) fn work(
         &mut self,
         address: SocketAddr,
@@ -187,7 +187,7 @@ impl Owner {
         }
     }
 
-    /// Returns a job that exists, or existed.
+    /// Returns the id of a job that exists, often a reserved one, or of the job deleted last.
     fn any(&mut self) -> u64 {
         let known = self.tubes.jobs.keys();
         let count = known.len() as u64;
@@ -217,7 +217,7 @@ impl Owner {
         self.delays.max(1)
     }
 
-    /// Returns a unique body, sometimes one that needs a page of its own.
+    /// Returns a unique body, sometimes one too large to share a page of a snapshot with others.
     fn body(&mut self) -> Vec<u8> {
         self.bodies += 1;
         let mut body = format!("{} {} ", self.number, self.bodies).into_bytes();
@@ -228,8 +228,8 @@ impl Owner {
         body
     }
 
-    /// Compares with the state after a kill: what was kept, followed by as many commands as the server had processed, in
-    /// order.
+    /// Compares the expected state with the one after a kill: the state that was on disk, followed by as many of the further commands, in
+    /// order, as the server had processed.
     pub(crate) fn reckon(&mut self, found: &InitialState) {
         let names = self.tubes.names();
         let mine = found
@@ -261,7 +261,7 @@ impl Owner {
         }
     }
 
-    /// Compares which job of each of its tubes was buried first.
+    /// Checks which job of each of its tubes was buried first.
     pub(crate) fn compare(&self, client: &mut Client) {
         for (tube, name) in self.tubes.names().iter().enumerate() {
             expect(client, &format!("use {name}"), &format!("USING {name}")).expect("a reply");
@@ -274,7 +274,7 @@ impl Owner {
         }
     }
 
-    /// Kicks all buried jobs, one by one: they come in the order in which they were buried.
+    /// Kicks all buried jobs, one by one, and checks that they are kicked in the order in which they were buried.
     pub(crate) fn compare_order(&self, client: &mut Client) {
         for (tube, name) in self.tubes.names().iter().enumerate() {
             expect(client, &format!("use {name}"), &format!("USING {name}")).expect("a reply");
@@ -288,8 +288,8 @@ impl Owner {
     }
 }
 
-/// Returns the id that a command used. A job that was put and not answered is recognised by its body; `None` if it does
-/// not exist.
+/// Returns the id for applying a command: for a put, that of the job with its body, or `None` if no such job exists; for other commands,
+/// which need none, 0.
 fn id_of(command: &Command, found: &BTreeMap<u64, Job>) -> Option<u64> {
     let Command::Put { body, .. } = command else {
         return Some(0);

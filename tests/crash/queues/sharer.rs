@@ -1,5 +1,5 @@
-//! A connection that shares tubes with others, one command at a time: it puts jobs, waits for jobs, works on them,
-//! disconnects and reconnects. Replies about its own jobs must be exact; those about others' are compared with the book.
+//! A connection that shares tubes with others. It sends one command at a time: it puts jobs, reserves jobs and ends them, disconnects
+//! and reconnects. Replies about jobs that it holds must be exact; all others are compared with the book.
 
 use crate::beanstalk::{Client, Reply};
 use crate::chance::Chance;
@@ -47,7 +47,7 @@ impl Sharer {
         self.passing.clear();
     }
 
-    /// Works for a while.
+    /// Works for a random number of steps on one connection.
     fn connected(
         &mut self,
         mut client: Client,
@@ -66,7 +66,7 @@ impl Sharer {
             self.step(&mut client, book)?;
             answered.fetch_add(1, Ordering::Relaxed);
         }
-        // The connection is about to close, and its jobs then go to others.
+        // The connection is about to close, after which other connections can reserve its jobs.
         self.part_with_all(book);
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Waits for a job, but not for long.
+    /// Reserves a job, waiting for at most a second.
     fn reserve(&mut self, client: &mut Client, book: &Book) -> io::Result<()> {
         book.open().reserving += 1;
         let seconds = self.chance.below(2);
@@ -126,7 +126,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Does something with a job that it holds.
+    /// Touches, deletes, buries or releases a job that it holds.
     fn finish(&mut self, client: &mut Client, book: &Book) -> io::Result<()> {
         let Some(id) = self.held.first().copied() else {
             return self.reserve(client, book);
@@ -165,7 +165,7 @@ impl Sharer {
                 pages.known(id).releases.least += 1;
                 pages.aside.push(id);
             }
-            // Another connection may already have ended the job.
+            // Another connection may already have reserved and deleted the job.
             _ => pages.released(id),
         }
         drop(pages);
@@ -173,7 +173,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Kicks or deletes a job that is buried or delayed, which no other connection does meanwhile.
+    /// Kicks or deletes a job that is buried or delayed. No other connection works on it meanwhile.
     fn see_to_one_aside(&mut self, client: &mut Client, book: &Book) -> io::Result<()> {
         let mut pages = book.open();
         let Some(id) = pages.aside.pop() else {

@@ -1,4 +1,4 @@
-//! The tubes of one connection, which no other connection uses, according to beanstalkd's protocol: the reply to each command,
+//! A model of the tubes of one connection, which no other connection uses: the reply to each command according to beanstalkd's protocol,
 //! and its effect on the jobs. It consists of a few maps, which are searched linearly.
 
 #![expect(
@@ -15,7 +15,8 @@ pub(crate) const TUBES: usize = 3;
 /// A time in seconds, long enough that nothing expires while a test runs.
 pub(crate) const FOR_EVER_S: u64 = 1_000_000;
 
-/// The commands of an owner. Delays are multiples of [`FOR_EVER_S`], so that jobs also become ready in the order of their delays.
+/// The commands of an owner. Delays are multiples of [`FOR_EVER_S`], so that none ends during a test, and their order is that of the times
+/// at which they end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Use(usize),
@@ -50,7 +51,7 @@ pub(crate) enum Command {
     Stats(u64),
 }
 
-/// A job, with everything that is shown of it and does not depend on the time.
+/// A job, with everything that the protocol shows of it and that does not depend on the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) tube: String,
@@ -85,13 +86,13 @@ impl State {
     }
 }
 
-/// The known state of one owner.
+/// The expected state of one owner's tubes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tubes {
     owner: u64,
     using: usize,
     pub(crate) jobs: BTreeMap<u64, Job>,
-    /// Buried jobs, the oldest first.
+    /// Buried jobs, in the order in which they were buried.
     buried: Vec<u64>,
     paused: BTreeSet<usize>,
 }
@@ -116,7 +117,7 @@ impl Tubes {
         self.paused.contains(&tube)
     }
 
-    /// Returns the buried jobs of a tube, the oldest first.
+    /// Returns the buried jobs of a tube, in the order in which they were buried.
     pub(crate) fn buried(&self, tube: usize) -> Vec<u64> {
         let name = self.name(tube);
         let buried = self.buried.iter().copied();
@@ -127,7 +128,7 @@ impl Tubes {
         self.jobs.get(&id).expect("it was just found")
     }
 
-    /// Begins a new connection after an end of the server: reserved jobs are ready again.
+    /// Applies a restart of the server: the connection is new, and reserved jobs are ready again.
     pub(crate) fn start(&mut self) {
         self.using = 0;
         for job in self.jobs.values_mut() {
@@ -318,7 +319,8 @@ impl Tubes {
         }
     }
 
-    /// Returns the buried jobs, the oldest first; if there are none, the delayed ones, the soonest first.
+    /// Returns the jobs to kick, at most `count`: the buried ones in the order in which they were buried, or if there are none, the delayed
+    /// ones, the shortest delay first.
     fn line_to_kick(&self, name: &str, count: u64) -> Vec<u64> {
         let of_tube = |id: &u64| self.job(*id).tube == name;
         let mut line: Vec<u64> = self.buried.iter().copied().filter(of_tube).collect();
@@ -346,7 +348,7 @@ impl Tubes {
 }
 
 impl Job {
-    /// Returns the reply to `stats-job`, without what depends on the time.
+    /// Returns the body of the reply to `stats-job`, without the lines that depend on the time.
     pub(crate) fn statistics(&self, id: u64) -> String {
         format!(
             "id: {id}\ntube: \"{}\"\nstate: {}\npri: {}\ndelay: {}\nttr: {FOR_EVER_S}\nreserves: {}\ntimeouts: {}\nreleases: {}\nburies: {}\nkicks: {}\n",
@@ -386,7 +388,7 @@ impl Job {
     }
 }
 
-/// Removes what depends on the time from statistics; leaves other replies unchanged.
+/// Removes the lines that depend on the time from statistics; leaves other replies unchanged.
 pub(crate) fn timeless(reply: Reply) -> Reply {
     if !reply.line.starts_with("OK ") {
         return reply;

@@ -1,6 +1,6 @@
-//! The example of `examples/shop/`, started by one command, under kill -9 of each of its parts in turn, and of two at once at random,
-//! while orders come in. At the end the log alone accounts for every order, job, task, lock and process. `cargo test` has ten seconds
-//! of it; `SEXTON_CRASH_SECONDS=60` has a minute.
+//! The example of `examples/shop/`, started by one command, under kill -9 of each of its parts in turn, and then of two at once at random,
+//! while orders arrive. At the end the log alone accounts for every order, job, task, lock and process. The random part lasts ten seconds
+//! in `cargo test`, and a minute with `SEXTON_CRASH_SECONDS=60`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -36,7 +36,7 @@ const SECONDS: u64 = 10;
 /// The time between two orders, and before a refused request is repeated.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// The parts that are killed, each with the second word of its command line, unless it is the coordinator or its keeper.
+/// The parts that are killed. Each is found by the second word of its command line, except the coordinator and its keeper.
 const PARTS: [(&str, Option<&str>); 7] = [
     ("coordinator", None),
     ("keeper", None),
@@ -55,7 +55,8 @@ fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-/// Orders, one after the other, each repeated until it succeeds; and a request for a pass of the lease after each.
+/// A thread that sends orders, one after the other, each repeated until it succeeds, and after each a request for a pass of the lease (a
+/// run of its command).
 struct Customer {
     stops: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Order>>,
@@ -85,14 +86,14 @@ impl Customer {
         }
     }
 
-    /// Ends the orders, and returns every successful one.
+    /// Ends the thread, and returns every successful order.
     fn end(self) -> Vec<Order> {
         self.stops.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")
     }
 }
 
-/// Repeats until there is an answer, whatever is killed meanwhile.
+/// Repeats a request until it is answered, whatever is killed meanwhile, and returns the answer.
 fn answered<T>(ask: impl Fn() -> Option<T>) -> T {
     until("it is answered", || {
         let answer = ask();
@@ -158,7 +159,7 @@ impl Shop {
         self.daemon = Some(Daemon::start(command));
     }
 
-    /// Kills a part with SIGKILL, if it is running.
+    /// Kills a part with SIGKILL if it is running, and returns whether it was.
     fn kill(&mut self, (part, word): (&'static str, Option<&str>)) -> bool {
         self.kept.keep();
         let is_killed = match word {
@@ -198,7 +199,7 @@ impl Shop {
         })
     }
 
-    /// Waits until everything that was begun has ended.
+    /// Waits until all mails are sent, all exports are over, and no pass is running or due.
     fn settle(&self) {
         let is = |path: &str, member: &str, wanted: &Value| {
             self.host.get(path).pointer(member) == Some(wanted)
@@ -224,7 +225,7 @@ impl Shop {
         });
     }
 
-    /// Stops the shop cleanly; returns its log, from the beginning.
+    /// Stops the shop cleanly, and returns the content of its log, from the first entry, and the number of kills of each part.
     fn past(mut self) -> (Past, BTreeMap<&'static str, u64>) {
         let daemon = self.daemon.take().expect("a server");
         daemon.signal(Signal::TERM);
@@ -280,7 +281,7 @@ fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
         for _ in 0..2 {
             let nth = usize::try_from(chance.below(PARTS.len() as u64)).expect("a small number");
             let part = PARTS.get(nth).expect("one of them");
-            // While a coordinator is down, only what it left can be killed.
+            // While the coordinator is down, only the other parts can be killed.
             if part.0 != "coordinator" || shop.daemon.is_some() {
                 shop.kill(*part);
             }

@@ -1,4 +1,4 @@
-//! The content of `sexton replay` about the shop: each order's mail, export and lock, each pass, and how every process ended.
+//! What `sexton replay` shows about the shop: each order's mail, export and lock, each pass of the lease, and how every process ended.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ pub(super) struct Order {
     pub(super) export: u64,
 }
 
-/// The content of the log, as far as it was read.
+/// What the log contains about the shop.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// Jobs that were added and are not done, with their bodies.
@@ -27,16 +27,17 @@ pub(super) struct Past {
     exports: BTreeMap<u64, (String, String)>,
     /// Locks that are held or waited for, by slot: key, and owner.
     locks: BTreeMap<u64, (String, String)>,
-    /// The owners of the lock of the stock.
+    /// Every owner that has held the lock on the stock.
     had_stock: BTreeSet<String>,
-    /// Passes that have begun, and those that have ended.
+    /// The number of passes that have begun, and the number that have ended.
     passes: (u64, u64),
     /// Processes whose launch was requested, and that have no record yet.
     unseen: BTreeSet<String>,
     /// The number of processes whose launch was requested.
     launched: usize,
-    /// How many processes ended in which way.
+    /// The number of processes for each way of ending.
     ends: BTreeMap<String, u64>,
+    /// The violations found so far.
     wrong: Vec<String>,
 }
 
@@ -72,7 +73,7 @@ impl fmt::Display for Past {
 }
 
 impl Past {
-    /// Reads the lines of `sexton replay --json`, and computes the state after them.
+    /// Reads the lines of `sexton replay --json`, and the state after them.
     pub(super) fn of(log: &str, state: &Value) -> Self {
         let mut past = Self::default();
         for line in log.lines() {
@@ -169,7 +170,7 @@ impl Past {
         }
     }
 
-    /// Notes a launch. Launches are in outcomes of several kinds, each with the number of its record.
+    /// Notes the launches in an outcome. Outcomes of several kinds have launches, each with the id of its record.
     fn take_process(&mut self, record: &Value) {
         fn launches(within: &Value, found: &mut BTreeSet<String>) {
             match within {
@@ -215,7 +216,7 @@ impl Past {
         }
     }
 
-    /// Returns whatever contradicts the orders, or has no end.
+    /// Returns the violations: everything that contradicts the orders, happened twice, or has not ended.
     pub(super) fn wrong(&self, orders: &[Order]) -> Vec<String> {
         let mut wrong = self.wrong.clone();
         for order in orders {
@@ -232,7 +233,7 @@ impl Past {
                 wrong.push(format!("{order:?} was taken without the stock"));
             }
         }
-        // Each is done once, under any name.
+        // No order has two mails or two exports, whether it succeeded or not.
         let bodies: BTreeSet<&String> = self.mails.values().collect();
         if bodies.len() != self.mails.len() {
             wrong.push("an order has two mails".to_owned());

@@ -44,7 +44,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// A task, another of its work id, and the command of its first attempt.
+/// A task, another task of the same work id, and the command of the first task's first attempt.
 struct Task {
     id: u64,
     next: u64,
@@ -52,7 +52,7 @@ struct Task {
     exit: &'static str,
 }
 
-/// Adds a shell script.
+/// Adds a task that runs a shell script, and returns its id.
 fn add(host: &Host, script: &str, more: &Value) -> u64 {
     let mut task = json!({ "launch": {"command": ["sh", "-c", script, SEXTON], "dir": "/"} });
     let members = more.as_object().expect("members");
@@ -104,8 +104,8 @@ fn begin(host: &Host) -> Vec<Task> {
     begun.collect()
 }
 
-/// Asserts that each task ended as its policy requires, that the other task of its work id ran, and that nothing is left over. The
-/// kill of a command may be `seen` without a keeper, if the coordinator inherits the command.
+/// Asserts that each task ended as its policy requires, that the other task of its work id ran, and that nothing is left over. `seen` is
+/// whether the record may have the signal that killed the command, because the coordinator inherited it.
 fn assert_ended(host: &Host, tasks: &[Task], seen: bool) {
     for task in tasks {
         let over = |id| {

@@ -1,13 +1,13 @@
 //! Tasks under kill -9 of commands, coordinators and keepers, at random, while tasks of several groups and work ids run in bursts,
 //! save, wait, are paused and fail. Each acknowledged task has an end that its settings allow, none runs twice at the same time,
 //! no group and no work id has more in progress than allowed, nothing is left over, and an audit never finds a disagreement.
-//! `cargo test` has ten seconds of it; `SEXTON_CRASH_SECONDS=300` has five minutes, and 10,000 tasks.
+//! The campaign lasts ten seconds in `cargo test`, and five minutes, with 10,000 tasks, with `SEXTON_CRASH_SECONDS=300`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `lost.rs` | attempts that ended unobserved |
 //! | `notes.rs` | the commands, and what they write down |
-//! | `past.rs` | the journal's content about tasks |
+//! | `past.rs` | what the journal contains about tasks |
 
 mod lost;
 mod notes;
@@ -41,7 +41,7 @@ const TASKS_PER_SECOND: u64 = 34;
 /// How many tasks may wait before no more are added.
 const WAITING_MAX: usize = 60;
 
-/// How many run at a time, and how many of a group are in progress.
+/// The maximum number of tasks that run at a time, and of tasks of a group that are in progress.
 const THREADS: u32 = 8;
 const GROUP_MAX: usize = 3;
 
@@ -52,7 +52,7 @@ const WORKS: u64 = 7;
 /// How soon a failed request is repeated.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many of each were killed, and how often an audit was made.
+/// The number of killed processes of each kind, and of audits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     commands: u64,
@@ -90,7 +90,7 @@ fn locked(acked: &Acked) -> MutexGuard<'_, BTreeMap<u64, Kind>> {
     acked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds tasks beside the campaign, each under a key until it is acknowledged, whatever is killed meanwhile.
+/// A thread that adds tasks during the campaign. Each addition is repeated, with the same idempotency key, until it is acknowledged.
 struct Adder {
     acked: Acked,
     thread: JoinHandle<()>,
@@ -130,7 +130,7 @@ impl Adder {
     }
 }
 
-/// Adds a task, however long it takes until that is acknowledged.
+/// Adds a task, repeating the request until it is acknowledged, and returns its id.
 fn add(socket: &Path, (nth, kind): (u64, Kind), notes: &Path) -> u64 {
     let program = env!("CARGO_BIN_EXE_sexton");
     let command = ["sh", "-c", SCRIPT, text(notes), program, kind.word()];
@@ -206,7 +206,7 @@ impl Campaign {
         self.daemon = Some(Daemon::serve(&words));
     }
 
-    /// Kills one of them with SIGKILL, or requests an audit.
+    /// Takes one random step: kills the coordinator, the keeper or a command with SIGKILL, requests an audit, or pauses or resumes a group.
     fn go_on(&mut self) {
         self.kept.keep();
         match self.chance.below(16) {
@@ -255,7 +255,7 @@ impl Campaign {
         self.killed.audits += 1;
     }
 
-    /// Returns how many tasks have this status, but at most a page of them.
+    /// Returns how many tasks have this status; more than one page (1,000) count as 1,001.
     fn count(&self, status: &str) -> usize {
         let listed = self
             .host
@@ -265,7 +265,7 @@ impl Campaign {
         tasks.map_or(0, Vec::len) + usize::from(!is_all)
     }
 
-    /// Waits until every task is over: nothing is killed any more, so tasks must end at a steady rate.
+    /// Waits until every task is over. Nothing is killed any more, so the test fails if no task ends for a while.
     fn drain(&mut self, tasks: usize) {
         for group in 0..GROUPS {
             let resumed = json!({"group": format!("group-{group}"), "pause": "off"});
@@ -278,7 +278,7 @@ impl Campaign {
                     .iter()
                     .map(|status| self.count(status))
                     .sum();
-                // A full page shows only that tasks are left; progress is then taken from the notes.
+                // More than a page may be left, so progress is taken from the notes until none is.
                 self.noted.read_on();
                 let now = if left == 0 { tasks } else { self.noted.ended() };
                 (now > over || left == 0).then_some(now.max(over))

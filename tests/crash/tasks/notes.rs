@@ -1,4 +1,4 @@
-//! The commands of tasks in the campaign, and what they write down: each line is one write at the end of one file.
+//! The commands of tasks in the campaign, and the notes that they write: each line is one write at the end of one file.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// A burst: it holds a lock for as long as it, or anything it started, is alive, and writes down that it begins and that it ends,
-/// with the task and its fencing token. The lock detects two bursts of one task at the same time, whatever was killed. It repeats
-/// its reports until they are acknowledged.
+/// The script of a burst (one run of a task's command). It holds a lock for as long as it, or any process it started, is alive, and notes
+/// that it begins and that it ends, with the task and its fencing token. The lock detects two bursts of one task at the same time, whatever
+/// was killed. A report that fails is repeated, at most seven times.
 pub(super) const SCRIPT: &str = r#"
 say() { for try in 1 2 3 4 5 6 7 8; do "$sexton" task "$@" && return; sleep 0.05; done; }
 sexton=$1
@@ -34,7 +34,7 @@ exit 0
 /// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One burst. If it is killed, the task fails, or it runs again.
+    /// One burst. If it is killed, the task fails if it `aborts`, and otherwise runs again.
     Plain { aborts: bool },
     /// Several bursts, each of which saves.
     Bursts { aborts: bool },
@@ -74,14 +74,14 @@ impl Kind {
     }
 }
 
-/// The notes of commands, read further as they grow.
+/// A reader of the commands' notes, which continues where it stopped as they grow.
 pub(super) struct NotesReader {
     file: PathBuf,
     read: u64,
     /// How many bursts began.
     pub(super) begun: u64,
     tokens: BTreeSet<u64>,
-    /// Tasks of which a burst began.
+    /// Tasks that began a burst.
     tasks: BTreeSet<u64>,
     /// Tokens whose burst completed, by task.
     ended: BTreeMap<u64, BTreeSet<u64>>,
@@ -149,7 +149,8 @@ impl NotesReader {
         self.ended.values().map(BTreeSet::len).sum()
     }
 
-    /// Compares the ends of tasks with the notes and with what their settings allow: returns the violations, and how many ended how.
+    /// Compares the ends of tasks with the notes and with what their settings allow. Returns the violations, and the number of tasks for
+    /// each way of ending.
     pub(super) fn judge(
         &self,
         acked: &BTreeMap<u64, Kind>,
@@ -179,7 +180,7 @@ impl NotesReader {
             let is_right = match exit.as_str() {
                 "completed" => came_to_its_end && *kind != Kind::Fails,
                 "user-error" => came_to_its_end && *kind == Kind::Fails,
-                // A command that is incomplete, or ended unobserved, may not run twice.
+                // With this setting, a task whose command died before it saved fails instead of running again.
                 "system-error" => kind.aborts() && cause == Some("died") && !has_saved,
                 _ => false,
             };

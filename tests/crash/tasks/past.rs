@@ -1,4 +1,4 @@
-//! The journal's content about tasks: how many of a group, and of a work id, were in progress at the same time.
+//! What the journal contains about tasks: how many of a group, and of a work id, were in progress at the same time.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

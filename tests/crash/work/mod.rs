@@ -1,12 +1,12 @@
 //! `sexton work` under kill -9 of everything: runners, commands, coordinators and keepers, at random, while twenty commands at a
 //! time work on jobs that are pushed meanwhile. Each acknowledged job was completed at least once, none was worked on twice at the
-//! same time, none is lost, none waits longer than its back-off, and nothing is left over. `cargo test` has ten seconds of it;
-//! `SEXTON_CRASH_SECONDS=300` has five minutes, and 20,000 jobs.
+//! same time, none is lost, none waits longer than its back-off, and nothing is left over. The campaign lasts ten seconds in `cargo test`,
+//! and five minutes, with 20,000 jobs, with `SEXTON_CRASH_SECONDS=300`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `notes.rs` | the commands, and what they write down |
-//! | `past.rs` | the journal's content about jobs |
+//! | `past.rs` | what the journal contains about jobs |
 
 mod notes;
 mod past;
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 const SECONDS: u64 = 10;
 const JOBS_PER_SECOND: u64 = 67;
 
-/// The numbers of runners, and of commands of each. Every fourth runner keeps its commands for one job after another.
+/// The number of runners, and of commands of each. One of the runners has persistent commands, which process one job after another.
 const RUNNERS: usize = 4;
 const PROCS: &str = "5";
 
@@ -49,7 +49,7 @@ const WAITING_MAX: usize = 200;
 /// How soon a failed push is repeated.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many of each were killed.
+/// The number of killed processes of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Killed {
     runners: u64,
@@ -95,7 +95,7 @@ struct Campaign {
 /// Jobs whose push was acknowledged.
 type Acked = Arc<Mutex<BTreeSet<u64>>>;
 
-/// Pushes jobs beside the campaign, each push under a key until it is acknowledged, whatever is killed meanwhile.
+/// A thread that pushes jobs during the campaign. Each push is repeated, with the same idempotency key, until it is acknowledged.
 struct Pusher {
     acked: Acked,
     thread: JoinHandle<()>,
@@ -140,7 +140,7 @@ fn is_enough(noted: &mut NotesReader, acked: &Acked) -> bool {
     noted.left(&locked(acked)) > WAITING_MAX
 }
 
-/// Pushes jobs, however long it takes until that is acknowledged.
+/// Pushes [`PUSHED`] jobs, repeating the request until it is acknowledged, and returns their ids.
 fn push(socket: &Path, key: &str) -> Vec<u64> {
     let job = json!({ "queue": "jobs", "body": "x" });
     let jobs = json!({ "jobs": vec![job; PUSHED] });
@@ -218,7 +218,7 @@ impl Campaign {
             .expect("the command starts")
     }
 
-    /// Kills one of them with SIGKILL.
+    /// Kills the coordinator, the keeper, a runner or a command with SIGKILL, at random.
     fn kill(&mut self) {
         self.kept.keep();
         match self.chance.below(10) {
@@ -237,7 +237,7 @@ impl Campaign {
                     usize::try_from(self.chance.below(RUNNERS as u64)).expect("a small number");
                 let (place, mut runner) = self.runners.remove(nth);
                 self.runners.push((place, self.runner(place)));
-                // The runner may have ended by itself, which is checked at the end.
+                // This fails if the runner has already ended.
                 drop(runner.kill());
                 drop(runner.wait());
                 self.killed.runners += 1;
@@ -261,7 +261,7 @@ impl Campaign {
         }
     }
 
-    /// Runners that ended by themselves are started again, as a supervisor would.
+    /// Starts runners again that ended without being killed, as a supervisor would.
     fn look_after_runners(&mut self) {
         for nth in 0..RUNNERS {
             let (place, runner) = self.runners.get_mut(nth).expect("all of them exist");
@@ -273,8 +273,8 @@ impl Campaign {
         }
     }
 
-    /// Waits until every acknowledged job is completed, and the queue is empty: nothing is killed any more, so jobs must end
-    /// at a steady rate.
+    /// Waits until every acknowledged job is completed, and the queue is empty. Nothing is killed any more, so the test fails if no job
+    /// ends for a while.
     fn drain(&mut self, acked: &BTreeSet<u64>) {
         let mut left = usize::MAX;
         while left > 0 {
@@ -304,7 +304,7 @@ impl Campaign {
         });
     }
 
-    /// Stops the runners cleanly, after which none of their processes is alive, according to the records and to the kernel.
+    /// Stops the runners cleanly, and waits until none of their processes is alive, according to the records and to the kernel.
     fn end(&mut self) {
         for (_, runner) in &self.runners {
             let pid = runner.id();

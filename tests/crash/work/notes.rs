@@ -1,12 +1,12 @@
-//! The commands in the campaign, and what they write down: each line is one write at the end of one file.
+//! The commands in the campaign, and the notes that they write: each line is one write at the end of one file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// A command for each job: it holds a lock for as long as it, or anything it started, is alive, and writes down that it begins and
-/// that it ends, with the job, the try and the token of the claim. The lock detects two commands that work on one job at the same
+/// A command that is run for each job. It holds a lock for as long as it, or any process it started, is alive, and notes that it begins and
+/// that it ends, with the job, the attempt and the token of the claim. The lock detects two commands that work on one job at the same
 /// time, whatever was killed.
 pub(super) const SCRIPT: &str = r#"
 exec 9>"$0/lock.$SEXTON_JOB_ID"
@@ -17,7 +17,7 @@ echo "end $SEXTON_JOB_ID $SEXTON_JOB_ATTEMPT $SEXTON_JOB_FENCE $$" >> "$0/noted"
 rm -f "$0/lock.$SEXTON_JOB_ID"
 "#;
 
-/// The same as a worker that is kept (docs/protocols/work.md).
+/// The same as a persistent worker, see docs/protocols/work.md.
 pub(super) const LINES: &str = r#"
 of() { it=${line#*\"$1\":}; it=${it%%[,\}]*}; }
 while read -r line <&3; do
@@ -33,7 +33,7 @@ echo "{\"id\":$id,\"ok\":true}" >&3
 done
 "#;
 
-/// The notes of commands, read further as they grow.
+/// A reader of the commands' notes, which continues where it stopped as they grow.
 pub(super) struct NotesReader {
     file: PathBuf,
     read: u64,
@@ -50,7 +50,7 @@ pub(super) struct NotesReader {
 }
 
 impl NotesReader {
-    /// Creates a reader of the notes in this directory, of which there are none yet.
+    /// Creates a reader of the notes in this directory, which has read none yet.
     pub(super) fn of(folder: &Path) -> Self {
         Self {
             file: folder.join("noted"),

@@ -1,4 +1,4 @@
-//! The journal's content about jobs, compared with the notes of their commands: each added job ended once, by a claim under which
+//! What the journal contains about jobs, compared with the notes of their commands: each added job ended once, by a claim under which
 //! its command completed; and none waited longer than its back-off.
 
 use crate::work::notes::NotesReader;
@@ -45,7 +45,7 @@ impl Past {
         past
     }
 
-    /// Handles a start, at which all spans begin again.
+    /// Handles a restart of the server, after which every back-off begins again in full.
     fn start(&mut self, at: u64) {
         for waiting in self.waiting.values_mut() {
             waiting.until = at + (waiting.until - waiting.since);
@@ -61,7 +61,7 @@ impl Past {
             is_due = true;
             self.waiting.remove(&slot);
         }
-        // Whatever is due comes first.
+        // A job that is due becomes ready before any other entry is written.
         let is_late = |waiting: &Waiting| waiting.until < at;
         if !is_due && self.waiting.values().any(is_late) {
             self.wrong.push(format!("a job is late before {line}"));
@@ -139,7 +139,7 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     assert_eq!(wrong(&[ADDED, DONE], "end 7 2 4 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED, DONE, DONE], "end 7 2 3 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED, FAILED, DONE], "end 7 2 3 9\n").len(), 1);
-    // After a start, the job waits for its whole time again, but no longer.
+    // After a restart, the job waits for its whole back-off again, but no longer.
     let late = READY.replace("16", "111");
     let before = DONE.replace("17", "110");
     assert_eq!(

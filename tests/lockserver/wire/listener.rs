@@ -1,4 +1,4 @@
-//! How connections are accepted and end: refusals, unknown commands, halves of commands, silence, statistics.
+//! How connections are accepted and end: refusals, unknown and incomplete commands, idle connections, statistics.
 
 use crate::lockserver::{self, Client, STATS};
 use crate::node;
@@ -21,7 +21,7 @@ fn stats(node: &Node) -> Stats {
     listener.stats(0, 0)
 }
 
-/// Asserts that a connection gets the single byte of a refusal, and ends.
+/// Asserts that a new connection receives the single byte of a refusal and is then closed.
 fn refused(address: SocketAddr) {
     let mut client = Client::dial(address).expect("it listens");
     assert_eq!(client.receive_all().expect("a clean end"), [0]);
@@ -64,7 +64,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
     });
     for _ in 0..50 {
         let mut client = Client::dial(address).expect("it listens");
-        // The server may have closed it by now.
+        // This fails if the server has already closed the connection.
         drop(client.send(&lockserver::request("k", "i", "o", (60, 60, 0))));
         assert_eq!(client.receive_all().expect("a clean end"), [0]);
     }
@@ -158,7 +158,7 @@ fn silence_ends_a_connection_where_it_is_bounded() {
     until("its connection is free", || {
         (stats(&node).active == 0).then_some(())
     });
-    // Half a command keeps a connection open only for a while.
+    // An incomplete command does not keep a connection open either.
     let mut client = Client::connect(address).expect("connected");
     client.send(&[2, 4, b'a']).expect("connected");
     assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);

@@ -1,4 +1,4 @@
-//! LockServer over a real socket: every byte vector, however the bytes are split, with files and without.
+//! LockServer's protocol over a real socket: every byte vector, however its bytes are split, on a node with files and on one without.
 
 mod listener;
 mod time;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use tempfile::TempDir;
 use vector::{Vector, answers, commands, section};
 
-/// A node under test, and its files if it keeps any.
+/// A node under test, and its data directory if it has one.
 struct Server {
     node: Node,
     address: SocketAddr,
@@ -62,7 +62,7 @@ fn one_by_one(client: &mut Client, vectors: &[Vector]) {
     }
 }
 
-/// Asserts that nothing is received except the expected answer.
+/// Closes the client's end of the connection, and asserts that the server closes it without sending more.
 fn ends_silently(mut client: Client) {
     client.end().expect("connected");
     let rest = client.receive_all().expect("a clean end");
@@ -181,7 +181,7 @@ fn a_client_that_has_said_all_still_gets_its_answers() {
     }
 }
 
-/// Waits until the server's program has read everything that was sent, which the kernel's table of sockets shows.
+/// Waits until the server has read everything that was sent. The kernel's table of sockets shows how much it has not read yet.
 fn until_taken(client: &Client) {
     let port = |address: std::io::Result<SocketAddr>| address.expect("it is connected").port();
     let theirs = port(client.stream().peer_addr());
@@ -189,7 +189,7 @@ fn until_taken(client: &Client) {
     let wanted = [format!(":{theirs:04X}"), format!(":{ours:04X}")];
     until("the server reads", || {
         let table = File::open("/proc/net/tcp").expect("the kernel shows its sockets");
-        // Only as far as needed: the kernel writes each line when it is read, and there may be thousands.
+        // The table is read only up to the wanted line: the kernel writes each line when it is read, and there may be thousands.
         let mut lines = BufReader::new(table).lines().map_while(Result::ok);
         lines.find_map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();

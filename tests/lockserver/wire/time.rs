@@ -13,7 +13,7 @@ use sexton::persist::journal::Reader;
 use sexton::spine::recovery::Replica;
 use std::path::Path;
 
-/// Returns the state of a lock of one key: its owner, and bob's position.
+/// Returns the owner of the lock with this key and an empty index, and bob's position.
 fn look(client: &mut Client, key: &str) -> (String, u16) {
     client
         .send(&lockserver::find_contender(key, "", "bob"))
@@ -26,11 +26,11 @@ fn look(client: &mut Client, key: &str) -> (String, u16) {
     )
 }
 
-/// Polls until the lock is in its final state, and asserts that everything observed on the way is in `story`, in order.
+/// Polls until the lock is in the last state of `story`, and asserts that every state observed until then is in `story`, in order.
 fn follow(client: &mut Client, key: &str, story: &[(&str, u16)]) {
     let mut chapter = 0;
     until("the lock is in its final state", || {
-        // The position is requested first: time may pass between the two answers, and the owner is the later one.
+        // The lock may change between the answers about position and owner, so a state counts only if it is read twice in a row.
         let (owner, place) = look(client, key);
         let (again, after) = look(client, key);
         if (&owner, place) != (&again, after) {
@@ -85,7 +85,8 @@ fn spans(files: &Path, key: &str) -> Vec<(u64, String)> {
     told
 }
 
-/// Asserts the journal's content about a key, and minimum times between two of its entries, in milliseconds.
+/// Asserts that the journal's entries about a key are these lines, and that certain pairs of them are at least so far apart: the two
+/// indexes, and the time in milliseconds. Does nothing for a server without files.
 fn told(server: Server, key: &str, lines: &[&str], at_least: &[(usize, usize, u64)]) {
     let Server { node, files, .. } = server;
     node.stop().expect("a clean stop");
@@ -159,7 +160,7 @@ fn a_renewal_begins_the_time_again() {
         client.send(&[witness, alice].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 1]);
         follow(&mut client, "w", &[("witness", 0), ("", 0)]);
-        // If the machine stalls for a second here, alice is already gone, and the rest proves nothing about her.
+        // If the machine stalls for a second here, alice's lock has already expired, and nothing is asserted about the renewal.
         let renewed = client.renew("k", "", "alice").expect("an answer");
         follow(&mut client, "k", &[("alice", 0), ("", 0)]);
         if renewed {
@@ -184,7 +185,7 @@ fn no_time_at_all_is_an_attempt() {
     }
 }
 
-/// Returns the time of the journal's last lock entry.
+/// Returns the time of the journal's last entry, which is the promotion of the contender.
 fn promotion(files: &Path) -> Timestamp {
     let disk = RealDisk::new(files);
     let mut reader = Reader::open(&disk).expect("the journal opens");

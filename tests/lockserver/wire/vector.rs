@@ -1,13 +1,13 @@
 //! The byte vectors of `vectors.txt`.
 
-/// The bytes of a client, and the required answer.
+/// A command, and the answer that it must have.
 #[derive(Clone, Debug)]
 pub(crate) struct Vector {
-    /// The case that it shows.
+    /// What the vector shows.
     pub(crate) name: String,
-    /// The command.
+    /// The bytes that the client sends.
     pub(crate) command: Vec<u8>,
-    /// The answer.
+    /// The bytes that the server must send.
     pub(crate) answer: Vec<u8>,
 }
 
@@ -26,12 +26,12 @@ pub(crate) fn section(wanted: &str) -> Vec<Vector> {
     vectors
 }
 
-/// Returns all commands in a row.
+/// Returns the bytes of all commands, one command after another.
 pub(crate) fn commands(vectors: &[Vector]) -> Vec<u8> {
     vectors.iter().flat_map(|v| v.command.clone()).collect()
 }
 
-/// Returns all answers in a row.
+/// Returns the bytes of all answers, one answer after another.
 pub(crate) fn answers(vectors: &[Vector]) -> Vec<u8> {
     vectors.iter().flat_map(|v| v.answer.clone()).collect()
 }
