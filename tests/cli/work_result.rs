@@ -67,7 +67,7 @@ fn a_type_that_nobody_knows_is_not_possible() {
     let (said, _) = work(&tree, &["mials", "purges"], "true");
     let none = json!({ "jobs": [], "reached": "none-ready", "backoffs": {}, "elapsed": 0 });
     assert_eq!(said, none);
-    // A type of which any tenant has a queue is known too.
+    // A type is also known if any tenant has a queue of it.
     tree.well(&["queue", "push", "t1:mials", "x"]);
     let (said, _) = work(&tree, &["mials"], "true");
     assert_eq!(said, none);

@@ -45,7 +45,7 @@ const OPTIONS: &[&str] = &[
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
 
-/// A task, as far as the journal shows it.
+/// A task, according to the journal.
 #[derive(Default)]
 struct TrackedTask {
     id: u64,

@@ -10,7 +10,7 @@ use sexton::spine::delivery::Item;
 use sexton::spine::machine::{Actor, Stamp};
 use std::marker::PhantomData;
 
-/// The vocabulary of an actor that has no commands of its own.
+/// The vocabulary of an actor without special commands.
 pub(crate) struct Json<M>(PhantomData<M>);
 
 impl<M> Default for Json<M> {

@@ -3,8 +3,8 @@
 //!
 //! A script is a list of blocks: input lines, a line `----`, and the output, up to an empty line. Messages to the actor
 //! in one block arrive together, as if from one read of a socket. `#` begins a comment. `UPDATE=1 cargo test --test
-//! scripts` records the output again; review the change before you commit it. No real time passes: the clock only moves
-//! when a script says `advance`.
+//! scripts` records the output again; review the change before you commit it. No real time passes: only the
+//! command `advance` moves the clock.
 
 mod dialogue;
 mod dispatch;
@@ -55,7 +55,7 @@ fn every_dispatch_dialogue_goes_as_recorded() {
     every_dialogue_goes_as_recorded::<dispatch::Words>(5);
 }
 
-/// Checks the scripts of actors that have no commands of their own.
+/// Checks the scripts of actors without special commands.
 #[test]
 fn every_other_dialogue_goes_as_recorded() {
     fn of<M: Actor>() {

@@ -75,8 +75,8 @@ enum QueuedMail<R: Reference> {
     Tell(MessageOf<R>, ActorId),
 }
 
-/// Answers in transit from the outbox to the history, each with the index of its call. Answers to tells have no index and
-/// are dropped.
+/// Answers in transit from the outbox to the history, each with the index of its call. Answers to tells
+/// (messages of other actors) have no index and are dropped.
 type Arrivals<R> = Arc<Mutex<Vec<(Option<usize>, Vec<Answer<ReplyOf<R>>>)>>>;
 type Woken<R> = Arc<Mutex<Vec<(Ticket, ReplyOf<R>)>>>;
 

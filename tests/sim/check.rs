@@ -1,7 +1,7 @@
 //! Checks the node after every startup: the state that it recovered, against what was promised to clients before.
 //!
 //! Reads the log independently, follows it with the witnesses from the previous startup on, and compares answers,
-//! digests, state and the tells between actors. Records that were in the log at the previous startup must not have
+//! digests, state and the tells (messages) between actors. Records that were in the log at the previous startup must not have
 //! changed.
 
 use crate::actor::{Actor, Ask, Call, Wait};

@@ -294,7 +294,7 @@ impl Jobs {
     fn put(&mut self, chance: &mut Chance) -> Put {
         self.bodies += 1;
         let queue = queue(chance);
-        // Bodies are mostly different. A long body has a page of its own in a snapshot.
+        // Bodies are mostly different. In a snapshot, a long body has a separate page.
         let body = match chance.below(12) {
             0 => b"the same".to_vec(),
             1 => format!("{} {}", self.bodies, "z".repeat(250)).into_bytes(),

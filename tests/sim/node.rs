@@ -321,7 +321,7 @@ impl Node {
         })
     }
 
-    /// Collects the tells that an actor sends, and notifies the senders of tells that it refused.
+    /// Collects the tells (messages to other actors) that an actor sends, and notifies the senders of tells that it refused.
     fn gather_tells(&mut self, id: ActorId) {
         let now = self.ledger.now();
         let mut refused = Vec::new();

@@ -63,7 +63,7 @@ pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     }
 }
 
-/// Returns whether a tell gets lost. Such tells are lost each time they are sent, even after a restart.
+/// Returns whether a tell (a message between actors) gets lost. Such tells are lost each time they are sent, even after a restart.
 pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     let is_gone = || {
         let told = rmp_serde::from_slice(&tell.message);

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const CONFIG: &[u8] = b"a store of the simulation";
 /// Files grow in steps of this size.
 const GROWTH_BYTES: usize = 512;
-/// A longer value has a file of its own.
+/// The maximum size of a value in the log, in bytes. A longer value is written to a separate file.
 const VALUE_BYTES_MAX: usize = 200;
 /// The size of an item's header, in bytes: checksum, length of the key, length of the value.
 const HEADER_BYTES: usize = 12;
@@ -235,7 +235,7 @@ impl SimStore {
         Ok(())
     }
 
-    /// Encodes an item for the log. A long value is written to a file of its own.
+    /// Encodes an item for the log. A long value is written to a separate file.
     fn lay_out(&self, key: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
         let value = self.items.get(key).expect("a waiting key has an item");
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("items are short");

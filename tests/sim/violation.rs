@@ -33,7 +33,7 @@ pub(crate) enum Promise {
     Starts,
     /// Damage is reported, and never becomes state.
     DamageNamed,
-    /// Every tell is caused by an entry in the log, and arrives eventually.
+    /// Every tell (message between actors) is caused by an entry in the log, and arrives eventually.
     Told,
     /// Every action is caused by an entry in the log, is performed eventually, and only then counts as done.
     ActedOnIt,

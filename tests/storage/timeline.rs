@@ -171,7 +171,7 @@ fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
     let last = reader.tail().last;
     let (mut timeline, _scratch) = timeline(files.path(), CLOSE);
     let first = look(&mut timeline, Seq(0), last);
-    assert_eq!(first.seq, first.known, "the first state is the earliest known one");
+    assert_eq!(first.seq, first.known, "it is the earliest known state");
     assert!(first.known > Seq(0) && first.begins > Seq(1), "{first:?}");
     let before = replay(files.path(), Seq(first.begins.0 - 2));
     assert_eq!(before.status.code(), Some(3), "{before:?}");
@@ -183,7 +183,7 @@ fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
     ] {
         let state = look(&mut timeline, at, last);
         let said = replay(files.path(), at);
-        let said: Value = serde_json::from_slice(&said.stdout).expect("the output is a state in JSON");
+        let said: Value = serde_json::from_slice(&said.stdout).expect("a state in JSON");
         for actor in &state.actors {
             let its = said.pointer(&format!("/actors/{}/digest", actor.name));
             let digest = actor.digest.to_string();

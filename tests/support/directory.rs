@@ -52,7 +52,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
             copy(&entry.path(), &target);
         } else {
             match std::fs::copy(entry.path(), target) {
-                // A running node may have renamed a prepared segment meanwhile.
+                // A running node may have renamed a prepared segment since the directory was listed.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 copied => drop(copied.expect("it can be copied")),
             }

@@ -41,7 +41,7 @@ fn installed(program: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs a program in a directory of its own; panics with its output if it fails.
+/// Runs a program in its own directory. Returns its output, and fails the test with it if the program fails.
 fn run(served: &Served, mut command: Command) -> String {
     forget_environment(&mut command);
     command.current_dir(served.files.path());
