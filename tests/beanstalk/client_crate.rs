@@ -66,7 +66,7 @@ fn a_client_from_crates_io_works_and_its_end_gives_jobs_back() {
     drop(client);
     let mut other = connected(&daemon);
     other.watch("mails").expect("it is watched");
-    // The job of the first connection is the most urgent one.
+    // The job of the closed connection is ready again, and is the most urgent one.
     let job = other.reserve().expect("it comes back");
     assert_eq!((job.id(), job.body()), (1, &b"later"[..]));
 }

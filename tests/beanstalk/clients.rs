@@ -1,5 +1,5 @@
-//! Third-party clients, unchanged, against sexton in beanstalkd's place: jackd's own test suite, and an application that uses
-//! greenstalk. `.ci/run` fetches both; a missing one is reported as skipped.
+//! Third-party clients, unchanged, against sexton in beanstalkd's place: jackd's own test suite, and an application that
+//! uses greenstalk. `.ci/run` fetches both. A missing client is reported as skipped.
 
 use crate::client_programs;
 use crate::left_out::left_out;
@@ -8,7 +8,7 @@ use crate::unserved;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-/// sexton as beanstalkd on this machine. Killed when dropped.
+/// sexton with beanstalkd's command line, on a port of this machine. Killed when dropped.
 struct Server(Child);
 
 impl Server {
@@ -33,12 +33,12 @@ impl Drop for Server {
     }
 }
 
-/// Returns an address with this port, or with any for 0, on which no process listens.
+/// Returns an address with this port on which no process listens, or with any free port for 0.
 fn free(port: u16) -> std::io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, unserved::port(port)?).into())
 }
 
-/// Runs a command to its end; returns what it printed if it succeeded.
+/// Runs a command to its end. Returns its output, if it succeeded.
 fn said(command: &mut Command) -> String {
     let output = command.output().expect("the command runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,6 +1,6 @@
-//! Hostile clients of the beanstalkd listener, against the real program while an honest client is served: lines and bodies
-//! that are too long, random bytes, ten thousand waiting connections, clients that never read, never stop, or vanish. Limits
-//! are reported in the protocol's words, and memory stays bounded.
+//! Hostile clients of the real program's beanstalkd listener, while an honest client is served: lines and bodies that are
+//! too long, random bytes, ten thousand waiting connections, and clients that never read, never stop, or vanish. Exceeded
+//! limits are reported with the protocol's errors, and memory stays bounded.
 
 use crate::beanstalkd::{Client, Server};
 use crate::chance::Chance;
@@ -9,7 +9,7 @@ use crate::resources::{connections, resident};
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
-/// An honest client with a tube of its own: whatever others do, it gets right answers.
+/// An honest client with its own tube, which must get right replies whatever other clients do.
 struct Honest {
     client: Client,
 }
@@ -48,7 +48,7 @@ impl Honest {
     }
 }
 
-/// Sends as much as the server reads; returns the number of bytes.
+/// Sends bytes until the server stops reading. Returns the number of bytes that were sent.
 fn flood(client: &Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     let limited = client.stream().set_write_timeout(patience);
@@ -60,7 +60,7 @@ fn flood(client: &Client, bytes: &[u8]) -> usize {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 break;
             }
-            // A write with a timeout is not resumed after a signal.
+            // A write with a timeout is not resumed after a signal, so it is repeated.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the server does not close the connection: {error}"),
         }
@@ -105,10 +105,10 @@ fn too_much_is_told_in_the_protocols_words() {
         assert_eq!(client.ask(&said), told);
         honest.is_served();
     }
-    // The rest of the line after the unterminated body is refused, and the command after it is answered.
+    // The bytes after the body up to the next line end are refused, and the command after them is executed.
     assert_eq!(client.reply().expect("a reply"), b"BAD_FORMAT\r\n");
     assert_eq!(client.reply().expect("a reply"), b"USING a\r\n");
-    // A line ends with both bytes; one is not enough.
+    // A line ends with CR and LF. An LF alone does not end it, so there is no reply.
     client.send(b"list-tube-used\nlist-tube-used\n\0");
     honest.is_served();
     assert_eq!(client.reply_so_far(), None);
@@ -134,7 +134,7 @@ fn a_client_watches_no_more_than_it_may() {
     honest.is_served();
     assert_eq!(client.ask("ignore t0"), "WATCHING 1023");
     assert_eq!(client.ask("watch t1099"), "WATCHING 1024");
-    // The tubes are removed with the connections that watched them.
+    // A tube is removed when no connection watches it any more.
     drop(client);
     honest.until("current-tubes", 2);
 }
@@ -200,7 +200,7 @@ fn halves_of_jobs_are_held_up_to_a_bound() {
     let grown = resident(server.pid()).saturating_sub(before);
     println!("64 halves of jobs of 16 MiB: {grown} KiB more");
     assert!(grown < 352 * 1024, "{grown} KiB more");
-    // A put for which there is no room is refused once it is complete, and the connection continues.
+    // A put that needs more memory than is left is refused once it is complete, and the connection continues.
     let mut last = halves.pop().expect("the list is not empty");
     let rest = [&vec![b'x'; SENT][..], b"\r\n"].concat();
     last.send(&rest);
@@ -288,7 +288,7 @@ fn bytes_at_random_do_no_harm() {
         let mut client = server.connect();
         client.send(&bytes);
         client.end();
-        // Must end: the server closes the connection once the client has sent everything.
+        // This must return: the server closes the connection once the client has closed its sending side.
         drop(client.rest());
         honest.is_served();
     }
@@ -305,7 +305,7 @@ fn ten_thousand_that_wait_cost_little() {
     let mut waiting: Vec<Client> = Vec::with_capacity(count);
     for number in 0..count {
         let mut client = server.connect();
-        // Some send another command, which is not read before the first is answered.
+        // Some clients send another command, which must wait for the reply to the first.
         client.send(if number % 10 == 0 {
             b"reserve\r\nlist-tube-used\r\n"
         } else {
@@ -324,7 +324,7 @@ fn ten_thousand_that_wait_cost_little() {
         grown < 32 * count as u64,
         "{grown} KiB for {count} that wait"
     );
-    // They are served in the order in which they came.
+    // The clients are served in the order in which they began to wait.
     let mut producer = server.connect();
     for client in waiting.iter_mut().take(20) {
         let inserted = producer.ask("put 0 0 60 2\r\nhi");
@@ -337,7 +337,7 @@ fn ten_thousand_that_wait_cost_little() {
     assert_eq!(waiting[0].reply().expect("a reply"), b"USING default\r\n");
     drop(waiting);
     honest.until("current-connections", 2);
-    // The jobs of the twenty clients are ready again.
+    // The jobs of the twenty closed connections are ready again.
     assert_eq!(honest.stat("current-jobs-ready"), 20);
     assert!(server.is_running());
 }

@@ -1,5 +1,5 @@
-//! A thousand clients of the real program that reserve a job and then stay silent: each loses its job when its claim expires,
-//! and not before; no job is lost or issued twice.
+//! A thousand clients of the real program that reserve a job and then send nothing. Each client's job is ready again when
+//! its claim expires, and not before. No job is lost or given to two clients.
 
 use crate::beanstalkd::{Client, Server};
 use crate::resources::connections;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 1000;
 
-/// The shortest TTR in seconds, usually enough for all to reserve before the first claim expires.
+/// The shortest TTR, in seconds. It is usually long enough for all clients to reserve before the first claim expires.
 const SHORTEST_S: u64 = 3;
 
 #[expect(
@@ -20,16 +20,17 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A client with a job from its own tube, and its observations.
+/// A client with a job from its own tube, and when it got the job.
 struct Silent {
     _client: Client,
-    /// The claim began between these times.
+    /// The claim began between `asked` and `told`.
     asked: Instant,
     told: Instant,
     ttr: Duration,
 }
 
-/// Formats how late jobs returned after their claims expired. This is printed, not asserted, since a busy machine is slow.
+/// Formats how late jobs became ready after their claims expired. This is printed and not asserted, since a busy machine
+/// is slow.
 fn in_words(mut lateness: Vec<Duration>) -> String {
     lateness.sort_unstable();
     let late = |per_cent: usize| {
@@ -101,7 +102,7 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
             .nth(1)
             .expect("the reply has a number")
             .to_owned();
-        // Both commands are sent at the same time, so that the worker's own delay does not count.
+        // Both commands are sent at once, so that the worker's own delay is not measured.
         let next = if left > 0 {
             "reserve"
         } else {
@@ -110,7 +111,7 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
         worker.send(format!("delete {id}\r\n{next}\r\n").as_bytes());
         assert_eq!(worker.reply().as_deref(), Some(&b"DELETED\r\n"[..]));
         let before = silent.remove(&id).expect("it is given once");
-        // Spans begin and end in whole milliseconds.
+        // sexton's spans begin and end in whole milliseconds, so a job may be early by less than one.
         let early = (before.asked + before.ttr).saturating_duration_since(at);
         assert!(
             early < Duration::from_millis(1),

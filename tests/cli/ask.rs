@@ -1,4 +1,4 @@
-//! Who may connect, and from where: over TCP and TLS with a token, and over a socket that is open to a group.
+//! How commands connect: over TCP and TLS with a token, and over a socket that is open to a group.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, PROGRAM, sexton, text};
@@ -25,7 +25,7 @@ fn private(directory: &Path, name: &str, words: &str) -> PathBuf {
     file
 }
 
-/// Returns a function that runs commands with these flags for the connection.
+/// Returns a function that runs commands with these flags for the connection. It returns their status, output and errors.
 fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String) + 'f {
     move |words| {
         let mut command = sexton();
@@ -35,7 +35,7 @@ fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String)
     }
 }
 
-/// Sends an example of every request.
+/// Sends one request of each kind.
 fn asks_for_all(ask: impl Fn(&[&str]) -> (i32, String, String)) {
     for (words, expected) in [
         (&["status"][..], "process"),
@@ -82,7 +82,7 @@ fn processes_are_run_over_tcp_with_a_token_of_the_scope_run() {
     }
     let id = ask(&run, &detached).out;
     assert_eq!(ask(&run, &["wait", id.trim_end()]).status, 6);
-    // This is the coordinator's machine.
+    // The process runs on the coordinator's machine, which is this one.
     let foreground = ["run", "--", "sh", "-c", "exit 7"];
     assert_eq!(ask(&run, &foreground).status, 7);
 }
@@ -98,7 +98,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let asking = [url.as_str(), text(&token)];
     asks_for_all(ask_by(&["--url", asking[0], "--token-file", asking[1]]));
 
-    // The environment has the same effect; a directory that is named explicitly has precedence.
+    // Environment variables have the same effect. A directory that is given by a flag has precedence over them.
     let by_environment = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).stdin(Stdio::null());
@@ -115,7 +115,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let both = by_environment(&["status", "--data", "d", "--url", &url]).output();
     assert_eq!(done(both.expect("the command runs")).status, 2);
 
-    // A client without a token, or with a wrong one, gets a hint.
+    // A client without a token, or with a wrong one, gets a hint in the error.
     let another = private(files.path(), "another", "not-the-token-at-all");
     let empty = private(files.path(), "empty", "");
     for (flags, words) in [
@@ -147,7 +147,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let (status, _, err) = ask_by(&["--url", "localhost:1"])(&["status"]);
     assert!(status == 2 && err.contains("http://HOST:PORT"), "{err}");
 
-    // A stream, which ends cleanly when the coordinator is stopped.
+    // A stream ends without an error when the coordinator is stopped.
     let mut events = by_environment(&["events", "--json"]);
     let events = events.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let events = events.expect("the command runs");
@@ -191,7 +191,7 @@ fn every_command_asks_over_tls() {
     }
 }
 
-/// Runs the program as another user, in this group alone; `None` if that is impossible here.
+/// Runs the program as another user, with only this group. Returns `None` if this process may not do that.
 fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
     let mut command = Command::new(PROGRAM);
     command.args(["lock", "list", "--data"]).arg(data);

@@ -1,4 +1,5 @@
-//! `sexton audit`: it finds nothing where everything agrees, even after real faults; and disagreements are found and fixed.
+//! `sexton audit` finds nothing where all states agree, even after real faults. Where they disagree, it reports and fixes
+//! that.
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,7 +26,8 @@ fn assert_all_agrees(tree: &Tree, after: &str) {
     assert_eq!(said["left"], 0, "{after}: {said}");
 }
 
-/// Adds a shell script as a task, and waits until it writes its PID to this file.
+/// Adds a shell script as a task, and waits until its command has written its PID to this file. Returns the task and the
+/// PID.
 fn running(tree: &Tree, flags: &[&str], file: &str, script: &str) -> (u64, Pid) {
     let script = format!("echo $$ > \"$SEXTON_DATA/{file}\"; {script}");
     let words = [&["task", "add"], flags, &["--", "sh", "-c", &script]].concat();
@@ -89,7 +91,7 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     assert!(said.starts_with("consistent: "), "{said}");
 }
 
-/// A stopped keeper cannot report that a process has ended, so the record still says that the process is running.
+/// A stopped keeper cannot report that a process has ended, so the record shows the process as running.
 #[test]
 fn what_does_not_agree_is_found_told_and_put_right() {
     let tree = Tree::start();
@@ -104,7 +106,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     });
     kill_process(pid, Signal::KILL).expect("a live process");
     let done = tree.run(&["audit"]);
-    // A fix is tried, but the keeper still cannot report anything.
+    // The fix has no effect, because the keeper still cannot report anything.
     let tried = tree.run(&["audit", "--fix"]);
     let json = tree.run(&["audit", "--fix", "--json"]);
     kill_process(keeper, Signal::CONT).expect("a live process");

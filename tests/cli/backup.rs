@@ -1,5 +1,5 @@
-//! `sexton backup` under load, and a coordinator that is started on the copy: it has everything that was acknowledged before
-//! the backup began.
+//! `sexton backup` under load. A coordinator that starts on the copy has everything that was acknowledged before the
+//! backup began.
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory::{self, everything, settings};
@@ -37,7 +37,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let shown = data.to_str().expect("UTF-8");
-    // A checkpoint every few moments, so that files are created and removed while they are copied.
+    // Take checkpoints so often that files are created and removed while they are copied.
     let daemon = Daemon::serve(&["--data", shown, "--checkpoint-every", "700"]);
     let (over, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut copies = Vec::new();
@@ -71,7 +71,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
             let private = if content.is_some() { 0o600 } else { 0o700 };
             assert_eq!(mode & 0o7777, private, "{name}");
         }
-        // Restored as documented: a copy of the backup, which stays unchanged.
+        // Restore as documented: copy the backup, which stays unchanged.
         let restored = copy.with_extension("restored");
         directory::copy(&copy, &restored);
         let node = Node::open(settings(&restored)).expect("the directory opens");
@@ -96,7 +96,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
     }
 }
 
-/// An empty variable counts as unset.
+/// An empty environment variable counts as unset.
 #[test]
 fn an_empty_variable_names_no_directory() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -185,7 +185,7 @@ fn an_interrupted_copy_is_refused_or_has_everything() {
     }
 }
 
-/// Returns the digest of the locks after a start.
+/// Returns the digest of the locks after recovery.
 fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     let disk = Arc::new(RealDisk::new(data));
     let slots = Slots::new(disk, Arc::new(SledStores::new(data)));
@@ -203,7 +203,7 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     Ok(locks.machine().digest())
 }
 
-/// The next snapshot would remove files of other programs there.
+/// The next snapshot of the data directory would remove the files of a backup in it.
 #[test]
 fn a_backup_within_the_data_is_refused() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -222,7 +222,7 @@ fn a_backup_within_the_data_is_refused() {
     }
 }
 
-/// Two backups would remove each other's files, and a copy that was reported as complete could be lost.
+/// Two backups at once would remove each other's files, and one could report success although its copy is lost.
 #[test]
 fn of_two_backups_to_one_place_one_is_made() {
     let files = tempfile::tempdir().expect("a temporary directory");

@@ -1,5 +1,5 @@
-//! Launches that must fail: each has a record with the failed step, the kernel's error and a text, and the coordinator
-//! continues.
+//! Launches that fail: each has a record with the step that failed, the kernel's error and a text, and the coordinator
+//! continues to run.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Launches a command in the background, which must fail; returns its exit status, its message, and the recorded failure.
+/// Launches a command in the background, which must fail. Returns its exit status, its message, and the recorded failure.
 fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
     let done = tree.run(&[&["run", "--detach"], words].concat());
     let printed = tree.well(&["ps", "--all", "--json"]);
@@ -40,7 +40,7 @@ fn file(path: &Path, content: &str, mode: u32) {
     std::fs::set_permissions(path, mode).expect("our own file");
 }
 
-/// The words of a command, its exit status, and from its record the step, the kernel's error and a part of the text.
+/// A command, its exit status, and from its record the step that failed, the kernel's error, and part of the text.
 type Case<'a> = (&'a [&'a str], i32, &'a str, i32, &'a str);
 
 fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
@@ -115,7 +115,7 @@ fn directories_that_cannot_be_say_why() {
 
 #[test]
 fn more_arguments_than_the_kernel_takes_are_its_error() {
-    // How many arguments the kernel accepts depends on the stack limit.
+    // The number of arguments that the kernel accepts depends on the stack limit.
     let long = "x".repeat(100_000);
     let application = Application::start(&format!(
         "[services.long]\ncommand = [\"true\", \"{long}\", \"{long}\"]\nlimits = {{ stack = 262144 }}\nrestart = \"never\"\n"
@@ -131,7 +131,7 @@ fn more_arguments_than_the_kernel_takes_are_its_error() {
     assert!(words.contains("Argument list too long"), "{words}");
 }
 
-/// Returns the limit below which this many descriptor numbers are free.
+/// Returns the limit on descriptors that leaves this many of them free.
 fn limit(of: Pid, free: usize) -> u64 {
     let path = format!("/proc/{}/fd", of.as_raw_nonzero());
     let open = std::fs::read_dir(path)
@@ -143,7 +143,7 @@ fn limit(of: Pid, free: usize) -> u64 {
     numbers.nth(free).expect("there are more")
 }
 
-/// Allows a process to open only this many further descriptors, until this is dropped.
+/// Limits a process to this many more descriptors, until this is dropped.
 struct DescriptorLimit(Pid, Rlimit);
 
 impl DescriptorLimit {
@@ -184,14 +184,15 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
 
     let coordinator = tree.daemon.as_ref().expect("a server").pid();
-    // The connection uses the last descriptor, unless another part of the coordinator has it for a moment, or releases one.
+    // The connection uses the last descriptor, unless another part of the coordinator uses or releases one at that
+    // moment.
     let mut tries = 0;
     let done = until("a connection has the last", || {
         tries += 1;
         let few = DescriptorLimit::of(coordinator, 1);
         let done = tree.run(&["run", "--detach", "--", "true"]);
         if done.status != 125 && tries % 1000 == 0 {
-            // If this never happens, the state of these tries is printed with the failure.
+            // Print the state of each try, for the case that no connection ever gets the last descriptor.
             println!("try {tries}: {done:?}; open: {:?}", open(coordinator));
         }
         drop(few);
@@ -202,7 +203,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert_eq!(tree.keeper(), Some(keeper));
 }
 
-/// Lists the descriptors of a process, each with its target.
+/// Returns the descriptors of a process, each with its target.
 fn open(process: Pid) -> BTreeSet<String> {
     let all = format!("/proc/{}/fd", process.as_raw_nonzero());
     let all = std::fs::read_dir(all).into_iter().flatten().flatten();
@@ -213,7 +214,7 @@ fn open(process: Pid) -> BTreeSet<String> {
     shown.collect()
 }
 
-/// Returns a user who has no other processes, and whose processes are counted, unlike root's.
+/// Returns a user without other processes, to whom limits on processes apply. They do not apply to root.
 fn limited_user() -> u32 {
     match geteuid().as_raw() {
         0 => 54_321,
@@ -221,13 +222,13 @@ fn limited_user() -> u32 {
     }
 }
 
-/// Limits how many processes and threads a user may have when a process of that user creates another.
+/// Sets the limit on a user's processes and threads, which applies when this process creates another one.
 fn limit_processes((pid, user): (Pid, u32), most: &str) {
     let mut command = Command::new("prlimit");
     let pid = format!("--pid={}", pid.as_raw_nonzero());
     command.args([pid, format!("--nproc={most}:")]);
     if geteuid().is_root() {
-        // Root may lack the permission to do this.
+        // Run it as the process's own user, since root may lack the permission.
         command.uid(user).gid(user);
     }
     let limited = command.status().expect("it exists");
@@ -281,7 +282,7 @@ fn what_a_user_may_not_fails_with_the_error_of_the_kernel() {
     file(&files.path().join("plain"), "#!/bin/sh\n", 0o700);
     let mode = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(&closed, mode).expect("our own file");
-    // The kernel counts the processes that the user already has.
+    // The kernel also counts the user's other processes.
     let limits = "limits = { nproc = 0 }\n";
     let common = "user = \"nobody\"\nrestart = \"never\"\n";
     let application = Application::start(&format!(

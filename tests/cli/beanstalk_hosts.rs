@@ -1,5 +1,5 @@
-//! `--beanstalk-hosts` over real sockets: a client at an address that is not listed is disconnected and its commands are
-//! not carried out; one that is listed is served, and loopback always is.
+//! `--beanstalk-hosts` over real sockets: a client at an address that is not listed is disconnected, and its commands are
+//! not executed. Clients at listed addresses and on loopback are served.
 
 use crate::beanstalk::Client;
 use crate::daemon::{Daemon, ended};
@@ -9,7 +9,8 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// Returns an address of this machine beyond loopback: the one a datagram to another network would leave from. None is sent.
+/// Returns an address of this machine other than loopback: the source address of a datagram to another network. No
+/// datagram is sent.
 fn own_address() -> Option<IpAddr> {
     let elsewhere = SocketAddr::from((Ipv4Addr::new(198, 51, 100, 1), 9));
     let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
@@ -27,7 +28,7 @@ fn own_address() -> Option<IpAddr> {
     }
 }
 
-/// Returns the address that differs in the last bit only.
+/// Returns the address that differs only in its last bit.
 fn neighbour(address: IpAddr) -> IpAddr {
     let IpAddr::V4(address) = address else {
         panic!("{address} was requested over IPv4");
@@ -35,7 +36,7 @@ fn neighbour(address: IpAddr) -> IpAddr {
     IpAddr::from(Ipv4Addr::from(u32::from(address) ^ 1))
 }
 
-/// Starts the program listening on `own`, with these networks listed.
+/// Starts the program with a beanstalkd listener on `own`, and with these networks listed.
 fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     let address = SocketAddr::from((own, 0)).to_string();
     let listed = networks
@@ -46,7 +47,7 @@ fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     Daemon::serve(&flags)
 }
 
-/// Connects from a loopback address to any address of this machine.
+/// Connects from a loopback address to this address of the machine.
 fn from_loopback(to: SocketAddr) -> TcpStream {
     let socket = socket_with(
         AddressFamily::INET,
@@ -66,7 +67,7 @@ fn exchange(mut stream: TcpStream, commands: &[u8]) -> Vec<u8> {
     stream
         .set_read_timeout(patience)
         .expect("a nonzero timeout");
-    // The server may have closed it already.
+    // This may fail, because the server may have closed the connection already.
     drop(stream.write_all(commands));
     let mut received = Vec::new();
     match stream.read_to_end(&mut received) {
@@ -89,7 +90,7 @@ fn a_host_that_is_not_listed_is_not_served_and_loopback_always_is() {
     assert_eq!(received.escape_ascii().to_string(), "");
     daemon.until_logged("not in the list of hosts");
     assert!(daemon.log().contains(&own.to_string()), "{}", daemon.log());
-    // The refused put had no effect.
+    // The put of the refused client had no effect.
     let received = exchange(
         from_loopback(address),
         b"peek-ready\r\nput 0 0 60 1\r\nx\r\nquit\r\n",

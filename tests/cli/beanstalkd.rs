@@ -1,4 +1,4 @@
-//! sexton in beanstalkd's place, as its users start it: the command line, signals, exit statuses, and what it stores.
+//! sexton with beanstalkd's command line: flags, signals, exit statuses, and what it stores.
 
 use crate::patience::until;
 use crate::unserved;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A link to the program, named `beanstalkd`.
+/// Makes a link to the program that has the name `beanstalkd`.
 fn link() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let link = directory.path().join("beanstalkd");
@@ -56,7 +56,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("a live process");
     }
 
-    /// Waits for the end; returns the exit status and the output.
+    /// Waits until it ends. Returns the exit status and the output.
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("our child");
         let mut said = String::new();
@@ -74,7 +74,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends one command, and returns the first line of the reply.
+/// Sends one command. Returns the first line of the reply.
 fn ask(stream: &mut (impl std::io::Read + std::io::Write), words: &str) -> String {
     stream
         .write_all(format!("{words}\r\n").as_bytes())
@@ -118,7 +118,7 @@ fn what_it_says_and_how_it_ends_are_beanstalkds() {
     }
     let user = output(&program, &["-l127.0.0.1", "-p0", "-unobody-of-this-name"]);
     assert_eq!(user.status.code(), Some(33));
-    // The same by the program's own name.
+    // The flags have the same effect with the program's own name.
     let own = Path::new(env!("CARGO_BIN_EXE_sexton"));
     assert_eq!(output(own, &["beanstalkd", "-v"]).stdout, version.stdout);
     assert_eq!(output(own, &["beanstalkd", "-x"]).status.code(), Some(5));
@@ -133,8 +133,8 @@ fn signals_drain_and_end_it() {
     until("it drains", || {
         (server.ask("put 0 0 60 1\r\nx") == "DRAINING").then_some(())
     });
-    // Everything else continues, and the server does not exit by itself.
-    // All on one connection: a command on another one might be served before the end of the one that reserved.
+    // All other commands are accepted, and the server does not exit. Use one connection, since a command on another one
+    // might be executed before the job is released.
     let mut worker = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
     let commands = b"reserve-job 1\r\ndelete 1\r\nquit\r\n";
     worker.write_all(commands).expect("connected");
@@ -187,7 +187,7 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let (directory, program) = link();
     let path = directory.path().join("socket");
     let word = format!("unix:{}", path.display());
-    // Left behind by a server that was killed.
+    // Leave a socket behind, as a server that was killed does.
     unserved::left_behind(&path).expect("a socket");
     let mut child = Command::new(&program)
         .args(["-l", &word, "-z", "10"])

@@ -1,5 +1,5 @@
-//! Settings as an operator uses them: flag, environment, file and default, their precedence, and all errors reported at once
-//! with their positions.
+//! The configuration as an operator uses it: flags, environment, file and defaults, their precedence, and all errors at
+//! once, each with its position.
 
 use crate::daemon::{self, Daemon, sexton, text};
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn config(flags: &[&str]) -> Command {
     command
 }
 
-/// A file with these lines, and its directory.
+/// Returns a configuration file with these lines, and its directory.
 fn file(lines: &str) -> (TempDir, PathBuf) {
     let files = tempfile::tempdir().expect("a temporary directory");
     let path = files.path().join("sexton.toml");
@@ -174,7 +174,7 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     });
     assert!(of_the_file.is_sorted(), "in the order of lines: {errors}");
 
-    // And `serve` reports the same, before it opens anything.
+    // `serve` reports the same errors, before it opens anything.
     let mut command = sexton();
     command.args(["serve", "--checkpoint-every", "0", "--config", text(&path)]);
     command.env("SEXTON_LOCKSERVER_PRIORITY", "most");
@@ -256,7 +256,7 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
     std::fs::create_dir(&data).expect("a new directory");
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(&data, open).expect("our own file");
-    // Only root can give a directory to another user.
+    // Only root can change the owner of a directory.
     let somebody = rustix::process::Uid::from_raw(12_345);
     let is_given_away = rustix::fs::chown(&data, Some(somebody), None).is_ok();
     let mut command = daemon::serve(&["--data", text(&data)]);

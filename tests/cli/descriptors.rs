@@ -1,11 +1,12 @@
-//! Connections that use up all descriptors: the journal, snapshots and the command line continue.
+//! Connections use up all descriptors. The journal, snapshots and commands still work.
 
 use crate::daemon::{Daemon, serve_by, sexton, text};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::process::Command;
 
-/// The default settings allow more connections than most limits do, which is logged as a warning only if there are few.
+/// The default settings allow more connections than most limits on descriptors do. This is only logged as a warning if
+/// the limit is low.
 #[test]
 fn a_limit_that_is_usually_enough_is_no_news() {
     let start = |limit: &str| {
@@ -36,7 +37,7 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
     daemon.until_logged("a connection was not accepted");
     for words in [
         &["lock", "acquire", "a", "--owner", "me"][..],
-        // A checkpoint opens all files of a snapshot at the same time.
+        // A checkpoint opens all files of a snapshot at once.
         &["checkpoint"],
         &["status"],
     ] {

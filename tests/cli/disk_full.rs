@@ -1,8 +1,9 @@
-//! The real program on a disk that fills up: additions are refused, releases and reads continue, nothing acknowledged is lost,
-//! and once there is space it accepts everything again. If no space is freed, it halts cleanly.
+//! The real program on a disk that becomes full: additions are refused, releases and reads work, and nothing that was
+//! acknowledged is lost. Once there is space, everything is accepted again. If even releases have no space, the program
+//! halts.
 //!
-//! Two disks are tried: a limit on the size of files, which any user can set on their own process, and a small tmpfs,
-//! which requires the right to mount and is reported as skipped where that is missing.
+//! There are two kinds of disks: a limit on the size of files, which every user can set on their own process, and a small
+//! tmpfs, which requires the right to mount. Without that right, the tmpfs is reported as skipped.
 
 use crate::daemon::{Daemon, text};
 use crate::lockserver::{Client, find_owner, release, request};
@@ -12,15 +13,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// How many requests are sent together.
+/// The number of requests that are sent at once.
 const BURST: usize = 50;
 
-/// More requests than a full disk can have accepted.
+/// A number of requests that a full disk cannot have accepted.
 const REQUESTS_MAX: usize = 200_000;
 
-/// A disk with room for the first two segments of a journal, 1 MiB and 2 MiB, and not for the third of 4 MiB.
+/// A disk with space for the first two segments of a journal, 1 MiB and 2 MiB, and not for the third of 4 MiB.
 enum Disk {
-    /// No file of the process may grow beyond 3 MiB.
+    /// A directory, with a limit of 3 MiB on each file of the process.
     Limit(TempDir),
     /// A file system of 6 MiB.
     Mount(TempDir),
@@ -85,7 +86,7 @@ impl Drop for Disk {
     }
 }
 
-/// Acquires locks until one is refused; returns the granted ones.
+/// Acquires locks until one is refused. Returns the numbers of the granted ones.
 fn fill(client: &mut Client, daemon: &Daemon) -> BTreeSet<usize> {
     let mut granted = BTreeSet::new();
     for first in (0..REQUESTS_MAX).step_by(BURST) {
@@ -119,7 +120,7 @@ fn let_go(number: usize) -> Vec<u8> {
     release("k", &number.to_string(), "alice")
 }
 
-/// Returns which of the granted locks a server has.
+/// Returns the numbers of the granted locks that the server has.
 fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut there = BTreeSet::new();
     for number in granted {
@@ -208,7 +209,7 @@ fn halts_when_nothing_is_left(disk: &Disk) {
     for number in &granted {
         let answer = client.number(&let_go(*number));
         if answer.is_err() {
-            // The program may or may not have processed that request.
+            // The program may or may not have executed that request.
             open = Some(*number);
             break;
         }

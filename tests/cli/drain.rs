@@ -1,4 +1,4 @@
-//! `sexton drain` and the drain signals, with clients that work on jobs.
+//! `sexton drain` and the signals that drain, with clients that work on jobs.
 
 use crate::beanstalk::{Client, Reply};
 use crate::coordinator::command;
@@ -32,7 +32,7 @@ impl Drained {
         Client::connect(self.daemon.beanstalk()).expect("connected")
     }
 
-    /// Runs a command; returns its exit status, and what it printed.
+    /// Runs a command. Returns its exit status and its output.
     fn run(&self, words: &[&str]) -> (Option<i32>, String) {
         let output = command(&self.data, words)
             .output()
@@ -57,7 +57,7 @@ fn ask(client: &mut Client, words: &str) -> String {
     client.ask(words).expect("an answer").line
 }
 
-/// Adds a job of one byte; returns the reply.
+/// Adds a job of one byte. Returns the reply.
 fn put(client: &mut Client) -> String {
     ask(client, "put 0 0 600 1\r\nx")
 }

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A command that shows events.
+/// A running command that shows events.
 struct Showing {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -34,7 +34,7 @@ impl Showing {
         line
     }
 
-    /// Returns the next line. Repeats this action until it arrives, because the command may not have subscribed yet.
+    /// Returns the next line. Repeats `act` until a line arrives, because the command may not have subscribed yet.
     fn line_after(&mut self, mut act: impl FnMut()) -> String {
         std::thread::scope(|scope| {
             let line = scope.spawn(|| self.line());
@@ -85,7 +85,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
         said.get("token").and_then(Value::as_u64).expect("a token")
     };
     let mut all = Showing::start(&data, &["events", "--json"]);
-    // It has subscribed once it has shown something.
+    // The command has subscribed once it has shown an event.
     let mut first = None;
     let mut keys = 0;
     let told = all.line_after(|| {
@@ -177,7 +177,7 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
         let length = body.len();
         let answer = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(answer.as_bytes()).expect("connected");
-        // Open until the command ends.
+        // Keep the connection open until the command ends.
         stream.read_to_end(&mut Vec::new()).expect("the end");
     });
     let serving = serving.expect("a new thread");
@@ -202,10 +202,10 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut command = command(&data, &["events"]);
     let mut events = Showing::of(command.stderr(Stdio::piped()));
-    // A connection whose request was not read yet would be reset.
+    // A connection with an unread request would be reset, so wait for an event first.
     events.line_after(|| {
         run(&data, &["lock", "acquire", "a", "--owner", "me"]);
-        // A repeated request is a renewal, which has no event.
+        // Release, since a repeated request would be a renewal, which causes no event.
         run(&data, &["lock", "release-all", "--owner", "me"]);
     });
     daemon.kill();

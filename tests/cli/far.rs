@@ -1,4 +1,4 @@
-//! Another machine, from a coordinator's point of view: a real sshd, on loopback, as this user.
+//! Another machine, as far as a coordinator can see: a real sshd on loopback, with this user.
 
 use crate::daemon::text;
 use crate::left_out::left_out;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Another machine: an sshd that accepts one key, for the wrapper alone.
+/// Another machine: an sshd that accepts one key, and only for sexton's wrapper.
 pub(crate) struct Far {
     sshd: Option<Child>,
     pub(crate) port: u16,
@@ -28,12 +28,12 @@ fn quiet(command: &mut Command) {
 }
 
 impl Far {
-    /// Starts the machine; prints a note and returns `None` where no sshd is installed.
+    /// Starts the machine. Reports a skipped test and returns `None` if no sshd is installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_in(None)
     }
 
-    /// Like [`start`](Self::start), but at the far end of this network, if one is given.
+    /// Starts the machine like [`start`](Self::start), but at the far end of this network, if there is one.
     pub(crate) fn start_in(network: Option<Network>) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
         let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
@@ -61,7 +61,7 @@ impl Far {
             text(&state)
         );
         write("authorized", format!("{bound} {}", read("key.pub")));
-        // A port that was free a moment ago: an sshd that listens on 0 does not report its port.
+        // Use a port that was free a moment ago, because an sshd does not report which port it got for 0.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
@@ -132,19 +132,19 @@ impl Far {
         });
     }
 
-    /// Returns the network between the machine and the coordinator.
+    /// Returns the network between this machine and the coordinator.
     pub(crate) fn network(&self) -> &Network {
         self.network.as_ref().expect("it has one of its own")
     }
 
-    /// Accepts no further connections; existing ones stay.
+    /// Stops sshd from accepting connections. Existing connections stay.
     pub(crate) fn shut(&mut self) {
         let mut sshd = self.sshd.take().expect("it is running");
         sshd.kill().expect("a permitted signal");
         sshd.wait().expect("our child");
     }
 
-    /// Adds this machine as the server `web`.
+    /// Adds this machine to the coordinator as the server `web`.
     pub(crate) fn add_to(&self, tree: &Tree, threads: u32) {
         let config = self.path("config");
         tree.well(&[
@@ -160,7 +160,7 @@ impl Far {
         ]);
     }
 
-    /// Returns the PIDs of processes whose command line contains this.
+    /// Returns the PIDs of this machine's processes whose command line contains these words.
     pub(crate) fn pids(&self, words: &str) -> Vec<Pid> {
         let state = text(&self.path("state")).to_owned();
         let entries = std::fs::read_dir("/proc")
@@ -175,19 +175,20 @@ impl Far {
         numbers.filter(is_one).filter_map(Pid::from_raw).collect()
     }
 
-    /// Returns the processes that keep attempts.
+    /// Returns the PIDs of the processes that keep the attempts on this machine.
     pub(crate) fn keepers(&self) -> Vec<Pid> {
         self.pids(" wrapper keep ")
     }
 
-    /// Cuts all connections: their far ends are closed immediately, and ssh notices.
+    /// Cuts all connections by killing their far ends, so that ssh notices it at once.
     pub(crate) fn cut(&self) {
         for pid in self.pids(" wrapper --state ") {
             kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
     }
 
-    /// Leaves the state that a reboot would leave: no process is alive, and the boot id differs. Returns the commands that were running.
+    /// Leaves the state of a reboot: no process of this machine is alive, and the boot id differs. `commands` are the
+    /// commands that run.
     pub(crate) fn reboot(&self, commands: impl IntoIterator<Item = Pid>) {
         let all: Vec<Pid> = self.keepers().into_iter().chain(commands).collect();
         for pid in &all {
@@ -202,7 +203,7 @@ impl Far {
         }
     }
 
-    /// Waits until no attempt is kept there any more.
+    /// Waits until no attempt is kept on this machine any more.
     pub(crate) fn assert_forgotten(&self) {
         until("nothing is kept there", || {
             let kept = std::fs::read_dir(self.path("state")).ok()?.count();
@@ -217,16 +218,16 @@ impl Drop for Far {
             drop(sshd.kill());
             drop(sshd.wait());
         }
-        // Each keeping process stops its command, with everything that it started, and then exits.
+        // Each keeping process stops its command with all of its processes, and then exits.
         for pid in self.keepers() {
-            // The process may have ended by itself.
+            // The process may have ended already.
             let _gone = kill_process(pid, Signal::TERM);
         }
     }
 }
 
 impl Far {
-    /// Returns the PIDs of programs of this name.
+    /// Returns the PIDs of all processes with this name.
     pub(crate) fn all_with(&self, name: &str) -> Vec<i32> {
         let entries = std::fs::read_dir("/proc")
             .expect("the directory exists")

@@ -1,4 +1,4 @@
-//! The commands of the guides are run unchanged, and their output is compared.
+//! Runs the commands of the guides unchanged, and compares their output.
 
 use crate::left_out::left_out;
 use crate::shown::{Ran, Reader, Step, as_a_reader, blocks, fenced, is_as_shown, parts, script};
@@ -9,10 +9,10 @@ use std::process::Command;
 
 const GUIDE: &str = include_str!("../../docs/coming-from-flock-cron-and-pid-files.md");
 
-/// The programs in the guide's examples: name and content.
+/// The programs that the guide's examples use: name and content.
 const PROGRAMS: [(&str, &str); 2] = [("backup", "echo backed up"), ("web", "exec sleep 1000")];
 
-/// Runs a block in one shell; returns what each command printed, including standard error.
+/// Runs a block in one shell. Returns the output of each command, including standard error.
 fn run(block: &[Step], tree: &Tree, place: &Path) -> Vec<Ran> {
     let script = script(block.iter().map(|step| step.command.clone()));
     let mut shell = Command::new("sh");
@@ -52,7 +52,8 @@ fn what_the_guide_shows_is_what_happens() {
     }
 }
 
-/// Follows a page whose blocks form one session. Starts a coordinator first, unless the page starts one itself (`served`).
+/// Follows a page whose blocks form one session. Starts a coordinator first, unless the page itself starts one
+/// (`served`).
 fn is_so(page: &str, served: bool) {
     let reader = Reader::new();
     for (name, does) in PAGES_PROGRAMS {
@@ -69,7 +70,7 @@ fn is_so(page: &str, served: bool) {
     reader.follow(&steps);
 }
 
-/// The programs in the examples of these pages: name and content.
+/// The programs that the examples of these pages use: name and content.
 const PAGES_PROGRAMS: [(&str, &str); 4] = [
     ("backup", "sleep 1; echo backed up"),
     ("send", "echo \"sent: $(cat)\""),

@@ -1,9 +1,9 @@
-//! Runs the examples of `--help`, those of each command in one shell with its own coordinator.
+//! Runs the examples in `--help`. Those of each command run in one shell, with a separate coordinator.
 
 use crate::daemon::{ended, sexton};
 use crate::shown::Reader;
 
-/// Examples that are not run here: the beginning of the example, and the reason.
+/// Examples that are not run, each by its beginning and with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     (
         "cp -a /backup/sexton-2026-01-31 /var/lib/sexton && sexton serve",
@@ -87,9 +87,9 @@ const INSTEAD: &[(&str, &str)] = &[
     ("~/.local/state/", ""),
     ("~/", "./"),
     ("DATA", "sexton"),
-    // Another example holds the lock.
+    // Another example holds this lock, so do not wait long for it.
     ("acquire backup --wait 10m", "acquire backup --wait 1"),
-    // No job is added meanwhile.
+    // No job is added, so do not wait long for one.
     ("pop mails purges --wait 600", "pop mails purges --wait 1"),
 ];
 
@@ -103,7 +103,7 @@ const FILES: &[(&str, &str)] = &[
     ("supervisord.conf", "[program:web]\ncommand=./web\n"),
 ];
 
-/// Collects the words and the help of each command, as the program prints them.
+/// Returns the words and the help of each command, as the program prints them.
 fn pages() -> Vec<(Vec<String>, String)> {
     let mut pages = Vec::new();
     let mut next = vec![Vec::new()];
@@ -148,7 +148,7 @@ fn examples(page: &str) -> Vec<String> {
     commands.map(command).collect()
 }
 
-/// Returns the index in `NOT_RUN` of an example that begins with all words listed there.
+/// Returns the index in `NOT_RUN` of the first entry with whose words the example begins, or `None`.
 fn reason(example: &str) -> Option<usize> {
     let begins = |(begin, _): &(&str, &str)| {
         let rest = example.strip_prefix(begin);
@@ -157,7 +157,7 @@ fn reason(example: &str) -> Option<usize> {
     NOT_RUN.iter().position(begins)
 }
 
-/// Returns a reader with the files that the examples need.
+/// Returns a reader whose directory has the files that the examples read.
 fn reader(examples: &[String]) -> Reader {
     let reader = Reader::new();
     for (name, text) in FILES {
@@ -173,7 +173,7 @@ fn reader(examples: &[String]) -> Reader {
     reader
 }
 
-/// Examples may fail with exit status 1, since the objects that they name need not exist; usage errors are not accepted.
+/// Examples may fail with exit status 1, since the things that they name need not exist. They must not be usage errors.
 #[test]
 fn every_example_of_help_runs() {
     let mut used = vec![false; NOT_RUN.len()];
@@ -235,7 +235,7 @@ fn an_example_is_listed_by_whole_words() {
     assert!(reason("sexton service").is_none());
 }
 
-/// The examples and lists of these pages of the help fit a terminal of 80 columns as they are; only paragraphs are wrapped.
+/// Examples and lists in these pages fit a terminal of 80 columns unchanged. Only paragraphs are wrapped.
 #[test]
 fn help_fits_a_terminal() {
     let lists = |words: &[&str], columns: &str| -> Vec<String> {

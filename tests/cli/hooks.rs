@@ -1,4 +1,4 @@
-//! Lines that a hook prints about its work become records, even if the coordinator is killed before they are read.
+//! The lines that a hook prints about its work become records, even if the coordinator is killed before it reads them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -45,7 +45,7 @@ fn children(tree: &Tree, id: &str) -> Vec<Value> {
     let Value::Array(mut records) = said["processes"].take() else {
         panic!("no list: {said}");
     };
-    // Records of the same millisecond have ids in any order.
+    // Sort by number, since the ids of records from the same millisecond are in no order.
     records.sort_by_key(|it| it["number"].as_u64());
     records
 }
@@ -101,7 +101,7 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
     );
     assert_eq!((&first["code"], &first["pid"]), (&json!(8), &json!(4711)));
     assert_eq!(first["started_at"], 1_769_860_800_000_u64);
-    // The end of the other process is unknown.
+    // How the other process ended is unknown.
     assert_eq!(
         (&children[1]["code"], &children[1]["lost"]),
         (&Value::Null, &json!("not-ours"))
@@ -130,7 +130,7 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
         text(&go)
     );
     let id = hook(&tree, &script);
-    // The hook ends while no coordinator is running.
+    // Let the hook end while no coordinator runs.
     let over = tree.data.join("over");
     let watch = tree.detach(&format!(
         "until test -e {}; do sleep 0.05; done",
@@ -140,7 +140,7 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
     let record = read(&tree, &id);
     assert_eq!(record["hook"]["processes"], 3);
     assert_eq!(children(&tree, &id).len(), 3);
-    // Another start does not read the lines again.
+    // The next startup does not read the lines again.
     tree.again(|| {});
     assert_eq!(children(&tree, &id).len(), 3);
     std::fs::write(&over, "").expect("a writable file");

@@ -1,5 +1,5 @@
-//! Checks the Containerfile, and runs the program as in a container of that image: as process 1, as the image's user, without
-//! capabilities. The image itself is not built, since that needs an image registry.
+//! Checks the Containerfile, and runs the program as in a container of its image: as process 1, as the image's user,
+//! without capabilities. The image is not built, since that requires a registry.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, text};
 use crate::left_out::left_out;
@@ -14,7 +14,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the instructions of the Containerfile: name and arguments.
+/// Returns the instructions of the Containerfile, each as its name and arguments.
 fn instructions() -> Vec<(String, String)> {
     let file = root().join("packaging/Containerfile");
     let text = std::fs::read_to_string(file).expect("UTF-8");
@@ -29,7 +29,7 @@ fn instructions() -> Vec<(String, String)> {
     lines.map(parted).collect()
 }
 
-/// Returns the arguments of the last instruction of this name.
+/// Returns the arguments of the last instruction with this name, or `None`.
 fn given(word: &str) -> Option<String> {
     let instructions = instructions().into_iter();
     let mut found = instructions.filter(|(name, _)| name == word);
@@ -95,7 +95,7 @@ fn the_image_uses_files_and_stages_that_exist() {
                     continue;
                 };
                 assert!(stages.contains(stage), "there is no stage {stage}");
-                // The path to which `packaging/program` writes.
+                // The path to which `packaging/program` writes the program.
                 let copied = Path::new(words[1]);
                 assert_eq!(copied, folder.join("target/dist/dynamic/sexton"));
             }
@@ -157,7 +157,7 @@ fn the_image_starts_is_healthy_and_stops() {
         return left_out("the life of a container: only root can create namespaces");
     }
     let files = tempfile::tempdir().expect("a temporary directory");
-    // The image's user needs access.
+    // Give the image's user access to the directory.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(files.path(), open).expect("our own file");
     let data = files.path().join("data");
@@ -177,7 +177,7 @@ fn the_image_starts_is_healthy_and_stops() {
     let entry = words(&given("ENTRYPOINT").expect("the file has this instruction"));
     assert_eq!(entry, ["sexton"], "the entry point is the program");
     container.args(words(&given("CMD").expect("the file has this instruction")));
-    // No network interface is up there, not even loopback.
+    // The namespace has no network interface that is up, not even loopback.
     container
         .env("SEXTON_LOCKSERVER", "off")
         .env("SEXTON_BEANSTALK", "off");

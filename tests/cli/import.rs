@@ -1,4 +1,5 @@
-//! `sexton import supervisord`: the converted configuration, the reports about the rest, and a server that runs the result.
+//! `sexton import supervisord`: the converted configuration, the remarks about what is not converted, and a server that
+//! runs the result.
 
 use crate::coordinator;
 use crate::daemon::{self, Daemon, ended, sexton, text};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Files by name, in a directory of their own.
+/// Creates these files, by name, in a new directory.
 pub(crate) fn files(files: &[(&str, &str)]) -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, content) in files {
@@ -34,7 +35,7 @@ fn output(command: &mut Command) -> Output {
     command.output().expect("the program runs")
 }
 
-/// Imports a file; returns the path of the new file, its services according to `sexton config`, and the reports.
+/// Imports a file. Returns the path of the new file, its services as `sexton config` prints them, and the remarks.
 fn imported(main: &Path) -> (PathBuf, Value, String) {
     let new = main.with_extension("toml");
     let [printed, told] = ended(output(import(main).args(["-o", text(&new)])), 0);
@@ -145,7 +146,7 @@ fn programs_become_services() {
     let written = std::fs::read_to_string(&new).expect("the file exists");
     let env = r#"env = { ROOT = "/srv", A = "x, y", B = "1;2", C = "/bin:/usr/bin" }"#;
     assert!(written.contains(env), "{written}");
-    // Without `-o`, the same text goes to standard output.
+    // Without `-o`, the same text is written to standard output.
     let [printed, _] = ended(output(&mut import(&main)), 0);
     assert_eq!(printed, written);
 }
@@ -223,14 +224,14 @@ fn secrets_are_never_written_down() {
         told.contains("[program:b] environment: %(ENV_NOWHERE)s: it is not in the environment"),
         "{told}"
     );
-    // A service with unknown parts is not started.
+    // A service that could not be converted completely is not started automatically.
     assert_eq!(printed.matches("autostart = false").count(), 2, "{printed}");
     assert!(told.contains("2 of them with autostart = false"), "{told}");
     let (_, services, _) = imported(&main);
     assert_eq!(services.as_object().map(serde_json::Map::len), Some(2));
 }
 
-/// Ends its services when it is dropped.
+/// A server with imported services. They end when it is dropped.
 struct Served {
     daemon: Option<Daemon>,
     data: PathBuf,
@@ -262,7 +263,7 @@ impl Drop for Served {
     }
 }
 
-/// Returns programs that each create a file with the program's name.
+/// Returns programs, each of which creates a file with the program's name.
 fn touching(here: &str, users: &[(&str, &str)]) -> String {
     let program = |(name, user): &(&str, &str)| {
         format!(
@@ -312,7 +313,7 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
 
 #[test]
 fn a_program_of_another_user_never_runs_as_ours() {
-    // Both sides as a user other than root.
+    // Run both programs as a user other than root.
     let own = match rustix::process::geteuid().as_raw() {
         0 => 65_534,
         own => own,
@@ -380,7 +381,7 @@ fn output_is_rotated_as_the_program_says() {
     assert!(told.contains(words), "{told}");
 }
 
-/// Prints the programs as supervisord's own code reads them.
+/// A Python program that prints the programs of a configuration as supervisord's own code reads them.
 const REFERENCE: &str = "
 import json, shlex, sys
 from supervisor.options import ServerOptions
@@ -393,7 +394,7 @@ for group in options.configroot.supervisord.process_group_configs:
 print(json.dumps(programs))
 ";
 
-/// A configuration with unusual syntax; no value is a secret.
+/// A configuration with unusual syntax. No value in it is a secret.
 const CORNERS: &str = "\
 [supervisord]
 environment = ROOT=/srv,LATE=\"of all\"

@@ -1,10 +1,10 @@
-//! `sexton import` with hostile files: limits, cycles and broken lines are reported with their positions.
+//! `sexton import` with hostile files: exceeded limits, cycles and invalid lines are reported with their positions.
 
 use crate::daemon::{ended, text};
 use crate::import::{files, import};
 use std::path::Path;
 
-/// Imports a file that must be refused, and returns the messages.
+/// Imports a file that must be refused. Returns the messages.
 fn refused(main: &Path, status: i32) -> String {
     let output = import(main).output().expect("the program runs");
     let [printed, told] = ended(output, status);
@@ -135,7 +135,7 @@ fn files_are_included_once_and_no_deeper() {
         "{told}"
     );
 
-    // Too many, one that cannot be read, and two that define the same.
+    // Too many files, one file that cannot be read, and two files with the same section.
     let main = files.path().join("main.conf");
     std::fs::write(
         &main,

@@ -1,5 +1,5 @@
-//! `sexton serve` as PID 1 of a PID namespace, as in a container: it reaps inherited processes, still learns how the processes that
-//! it follows ended, and cuts nothing off when it stops.
+//! `sexton serve` as PID 1 of a PID namespace, as in a container. It reaps orphans, still records how the processes that
+//! it follows ended, and lets processes finish when it stops.
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, PROGRAM, forget_environment, serve_by, text};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A coordinator that is PID 1. Its whole namespace ends with it.
+/// A coordinator that is PID 1 of a namespace, and ends with the whole namespace.
 struct Container {
     daemon: Option<Daemon>,
     init: Pid,
@@ -21,7 +21,7 @@ struct Container {
 }
 
 impl Container {
-    /// Starts a container; `None` where this user is not permitted to create namespaces.
+    /// Starts a container. Reports a skipped test and returns `None` if this user may not create namespaces.
     fn start(config: &str) -> Option<Self> {
         if !geteuid().is_root() {
             left_out("PID 1: namespaces are root's to make");
@@ -43,7 +43,7 @@ impl Container {
     /// Starts another coordinator on the same directory, in another namespace.
     fn again(&mut self) {
         if let Some(daemon) = self.daemon.take() {
-            // A killed coordinator holds the directory until its whole namespace has ended.
+            // The directory is in use until the whole namespace of the killed coordinator has ended.
             daemon.end();
         }
         let daemon = serve(&self.data, &self.files.path().join("sexton.toml"));
@@ -55,7 +55,7 @@ impl Container {
         self.daemon.as_ref().expect("a server")
     }
 
-    /// Runs a command in the namespace.
+    /// Runs a command in the container's namespaces.
     fn inside(&self, words: &[&str]) -> CommandOutput {
         let mut command = Command::new("nsenter");
         forget_environment(&mut command);
@@ -91,7 +91,7 @@ impl Container {
         serde_json::from_str(&printed).expect("valid JSON")
     }
 
-    /// Stops it cleanly, as a container is stopped; returns its log.
+    /// Stops it cleanly, as a container is stopped. Returns its log.
     fn stop(&mut self) -> String {
         kill_process(self.init, Signal::TERM).expect("a live process");
         let (status, log) = self.daemon.take().expect("a server").end();
@@ -124,7 +124,7 @@ fn serve(data: &Path, config: &Path) -> Daemon {
     Daemon::start(serve_by(starter, &flags))
 }
 
-/// Returns the PID, outside, of the process that is PID 1 there.
+/// Returns the PID, outside the namespace, of the process that is PID 1 in it.
 fn init_of(daemon: &Daemon) -> Pid {
     let starter = u32::try_from(daemon.pid().as_raw_nonzero().get()).expect("a PID");
     let children = children_of(starter);
@@ -151,7 +151,7 @@ fn children_of(pid: u32) -> Vec<u32> {
     children
 }
 
-/// Returns the state and the parent of a process.
+/// Returns the state and the parent of a process, or `None` if there is no such process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
@@ -172,7 +172,7 @@ fn what_pid_1_inherits_is_reaped() {
     let Some(container) = Container::start("") else {
         return;
     };
-    // The orphan's parent is a process from outside the namespace, and ends before the orphan.
+    // The parent of the orphan was started from outside the namespace, and ends before the orphan.
     let orphan = |name: &str| format!("(sleep 0.2; echo done > {}) &", text(&container.file(name)));
     let names: Vec<String> = (0..20).map(|number| format!("orphan-{number}")).collect();
     for name in &names {
@@ -204,7 +204,7 @@ fn how_it_ended_is_known_of_what_a_killed_keeper_left_to_pid_1() {
         });
     }
     container.kill_keeper();
-    // An unrelated process that ends among them.
+    // An unrelated process also ends.
     container.well(&["sh", "-c", "(sleep 0.1) &"]);
     std::fs::write(&gate, "").expect("a writable file");
     for id in [&coded, &killed] {

@@ -1,5 +1,5 @@
-//! `sexton inspect`: it finds and names each planted damage, and reports what a start would do, which the start then does. It
-//! changes nothing, neither bytes nor modification times.
+//! `sexton inspect` finds and names each planted damage, and reports what a startup would do; the startup must then do
+//! it. `inspect` changes neither bytes nor modification times.
 
 #![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
@@ -27,14 +27,14 @@ fn json(data: &Path) -> (Option<i32>, Value) {
     (output.status.code(), found)
 }
 
-/// Returns the whole output, in one line.
+/// Returns the whole output as one line.
 fn said(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8(all).expect("UTF-8");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The directory that is damaged: its segments in order, and which snapshot is newer.
+/// A directory to be damaged: its segments in order, and its newer snapshot.
 struct DamagedDirectory {
     data: PathBuf,
     segments: Vec<PathBuf>,
@@ -74,7 +74,7 @@ impl DamagedDirectory {
         self.data.join("snapshots").join(format!("{slot}.seal"))
     }
 
-    /// Returns the last segment with records in it.
+    /// Returns the last segment that contains records.
     fn last(&self) -> &Path {
         let used = |path: &&PathBuf| {
             let bytes = fs::read(path).expect("the file is readable");
@@ -107,7 +107,7 @@ fn put(file: &Path, offset: u64, bytes: &[u8]) {
         .expect("a writable file");
 }
 
-/// Changes the version of a seal or a segment to a newer one, with a valid checksum.
+/// Sets the version of a seal or a segment to a newer one, and corrects the checksum.
 fn newer(file: &Path, is_seal: bool) {
     let mut bytes = fs::read(file).expect("the file is readable");
     bytes[8..12].copy_from_slice(&9_u32.to_le_bytes());
@@ -129,7 +129,7 @@ fn remove(file: &Path) {
     fs::remove_file(file).expect("the file exists");
 }
 
-/// Returns the end of the used part of a segment.
+/// Returns the offset at which the used part of a segment ends.
 fn used(file: &Path) -> u64 {
     let bytes = fs::read(file).expect("the file is readable");
     let last = bytes
@@ -139,7 +139,7 @@ fn used(file: &Path) -> u64 {
     last as u64 + 1
 }
 
-/// Moves the file of this name away, and leaves a link to it.
+/// Moves a file or directory away, and leaves a symbolic link to it.
 fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
     let away = tempfile::tempdir_in(made.data.parent().expect("it is in a directory"));
     let away = away.expect("it can be created").keep().join("away");
@@ -150,7 +150,7 @@ fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
 
 type Plant = fn(&DamagedDirectory);
 
-/// A case: the damage, the exit status of `inspect`, and parts of its output.
+/// The cases: a name, the damage, the exit status of `inspect`, and parts of its output.
 const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     (
         "nothing",
@@ -401,7 +401,7 @@ fn each_planted_damage_is_named_and_nothing_is_changed() {
     }
 }
 
-/// Asserts that a start does with a directory what `inspect` reported.
+/// Asserts that a startup on this directory does what `inspect` reported.
 fn does_what_was_said(data: &Path, what: &str, found: &Value) {
     let start = &found["start"];
     let node = match Node::open(directory::settings(data)) {
@@ -490,7 +490,7 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     assert!(said(&file).contains("it is a file"), "{}", said(&file));
 }
 
-/// Where nothing was ever written, there was no clean stop either.
+/// A directory in which nothing was ever written had no clean stop either.
 #[test]
 fn a_directory_without_a_past_has_no_end_to_speak_of() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -542,7 +542,7 @@ fn a_directory_in_use_is_read_as_it_is() {
     assert_eq!(found["running"], Value::Null);
 }
 
-/// A file name made up by another user is shown in its own line, and cannot affect the output.
+/// A file name chosen by another user is shown on one line, and cannot control the terminal.
 #[test]
 fn names_of_files_cannot_steer_a_terminal() {
     let files = tempfile::tempdir().expect("a temporary directory");

@@ -1,5 +1,5 @@
-//! Commands that are interrupted or killed: a backup only has its name when it is complete, and intermediate files are removed
-//! soon after.
+//! Interrupted and killed commands: a backup gets its final name only when it is complete, and temporary files are
+//! removed soon afterwards.
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory;
@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Rounds in which a command may end before it gets the signal.
+/// The maximum number of rounds, since a command may end before it gets the signal.
 const ROUNDS_MAX: u32 = 200;
 
 fn names(folder: &Path) -> Vec<String> {
@@ -22,7 +22,7 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(name).collect()
 }
 
-/// Returns whether a signal has an effect on processes started here: a shell's background jobs ignore SIGINT.
+/// Returns whether this signal is not ignored by the processes started here. Background jobs of a shell ignore SIGINT.
 #[expect(clippy::print_stdout, reason = "skipped parts are reported")]
 fn is_heard(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("the system has it");
@@ -38,7 +38,7 @@ fn is_heard(signal: Signal) -> bool {
     heard
 }
 
-/// Sends a signal as soon as something is created in the directory.
+/// Sends a signal to the command as soon as it has created something in the directory. Returns its exit status.
 fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = quiet
@@ -50,7 +50,7 @@ fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus 
             return status;
         }
     }
-    // A process that has ended is not reaped yet, so the signal reaches no other process.
+    // The child is not reaped yet, so its PID cannot belong to another process.
     kill_process(Pid::from_child(&child), signal).expect("a live process");
     child.wait().expect("our child")
 }
@@ -78,7 +78,7 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
                     .then_some(())
             });
             if copy.exists() {
-                // If it ended by itself, the backup is complete.
+                // If the command ended before it got the signal, the backup is complete.
                 let inspected = sexton().arg("inspect").arg(&copy).output();
                 let inspected = inspected.expect("the command runs");
                 assert_eq!(inspected.status.code(), Some(0), "{inspected:?}");

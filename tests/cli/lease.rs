@@ -1,4 +1,4 @@
-//! `sexton lease`: one pass at a time, no more often than once a period, and a whole one after every request, whatever is killed.
+//! `sexton lease`: one pass at a time, at most one per period, and a complete pass after every request, whatever is killed.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,14 +14,14 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A script that writes a line when it begins and one when it ends, and runs until a file allows it to end.
+/// A script that writes a line when it begins and another when it ends. It runs until a file exists.
 const PASS: &str = r#"
 echo "begin $$ $2" >> "$1"
 while [ ! -e "$1.end" ]; do sleep 0.02; done
 echo "end $$ $2" >> "$1"
 "#;
 
-/// Passes of a lease, and the file to which they write.
+/// Passes of the lease `k`, and the file to which they write.
 struct Passes {
     tree: Tree,
     log: PathBuf,
@@ -34,7 +34,7 @@ impl Passes {
         Self { tree, log }
     }
 
-    /// Requests a pass, in the foreground.
+    /// Starts a `sexton lease run` in the foreground, whose pass writes this word.
     fn ask(&self, flags: &[&str], word: &str) -> Child {
         let mut command = self.tree.command(&["lease", "run", "k"]);
         command.args(flags).args(["--", "sh", "-c", PASS, "sh"]);
@@ -48,7 +48,7 @@ impl Passes {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the names of the passes that began, in order.
+    /// Returns the words of the passes that have begun, in order.
     fn begun(&self) -> Vec<String> {
         let lines = self.lines().into_iter();
         let begun = lines.filter(|line| line.starts_with("begin"));
@@ -57,7 +57,7 @@ impl Passes {
             .collect()
     }
 
-    /// Returns the PID of the newest pass.
+    /// Returns the PID of the last pass.
     fn pid(&self) -> Pid {
         let lines = self.lines();
         let line = lines.iter().rev().find(|line| line.starts_with("begin"));
@@ -71,7 +71,7 @@ impl Passes {
         });
     }
 
-    /// Lets the running pass end, and those after it.
+    /// Lets the running pass and all later ones end.
     fn let_end(&self) {
         std::fs::write(self.end(), "").expect("a writable file");
     }
@@ -106,12 +106,12 @@ impl Passes {
 
 impl Drop for Passes {
     fn drop(&mut self) {
-        // Let the passes end even if the test failed.
+        // Let the passes end even if the test has failed.
         drop(std::fs::write(self.end(), ""));
     }
 }
 
-/// Returns whether a process is running: a zombie is not.
+/// Returns whether a process is running. A zombie does not count.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|it| !it.contains("State:\tZ"))
 }
@@ -180,7 +180,7 @@ fn who_never_waits_is_turned_away_and_says_so() {
     let said = ended(passes.ask(&["--no-delay"], "second"));
     assert_eq!(said.status, 0, "{said:?}");
     assert!(said.err.contains("not this request's turn"), "{said:?}");
-    // Without the lease, it runs immediately.
+    // With `--no-lease`, the command runs at once.
     let said = passes.tree.run(&[
         "lease",
         "run",
@@ -226,7 +226,7 @@ fn a_lease_that_is_disabled_runs_nothing_until_it_is_enabled() {
     assert_eq!(passes.begun(), ["first", "third"]);
 }
 
-/// The process that is killed while a pass runs and another is next.
+/// What is killed while a pass runs and another request is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     /// The caller whose pass runs.
@@ -238,7 +238,7 @@ enum Killed {
     Keeper,
 }
 
-/// Kills these processes, and asserts that both requests are followed by whole passes, one at a time.
+/// Kills these processes, and asserts that a complete pass follows each of the two requests, one at a time.
 fn killed(whom: &[Killed]) {
     let mut passes = Passes::start();
     let mut first = passes.ask(&["--period", "200ms"], "first");
@@ -317,7 +317,7 @@ fn a_kill_of_all_of_them_changes_nothing() {
     ]);
 }
 
-/// No other caller comes: the coordinator runs the command again by itself when the period is over.
+/// No other request arrives, so the coordinator runs the command again when the period has ended.
 #[test]
 fn a_pass_that_is_killed_is_made_up_for_without_a_newcomer() {
     let passes = Passes::start();
@@ -445,7 +445,7 @@ fn a_lease_of_fossil_is_read_and_printed() {
         tree.well(&["lease", "import", "repo", text])
     };
     tree.well(&["lease", "set", "repo", "period", "60s"]);
-    // None of these processes is alive.
+    // None of the imported processes is alive.
     let shown = import("4194303 1030 4194302 1090");
     let (_, fossil) = shown.split_once("\n\nnow:        ").expect("it has them");
     let lines: Vec<&str> = fossil.lines().collect();
@@ -458,7 +458,7 @@ fn a_lease_of_fossil_is_read_and_printed() {
     assert_eq!(lines[4], "idNext:     4194302              (done)");
     assert!(import("4194301 abc 34 56").contains("lease:      \"4194301 0 0 0\"\n"));
     assert!(import("").contains("lease:      \"0 0 0 0\"\n"));
-    // This process is alive.
+    // The imported process is alive.
     let sleeper = Command::new("sleep")
         .arg("600")
         .stdin(Stdio::null())
@@ -494,7 +494,7 @@ fn a_lease_is_forgotten_when_its_pass_is_proved_gone() {
     assert_eq!(ended(first).status, 128 + 15);
 }
 
-/// The program is looked up at each launch.
+/// The program is looked up at each launch, so a replaced program runs from the next pass on.
 #[test]
 fn a_program_that_is_replaced_runs_from_the_next_pass() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -514,7 +514,7 @@ fn a_program_that_is_replaced_runs_from_the_next_pass() {
     }
 }
 
-/// A request from before the stop is begun after the next start.
+/// A request that was made before a stop is fulfilled after the next startup.
 #[test]
 fn a_drain_waits_for_the_pass_that_runs_and_begins_no_other() {
     let mut passes = Passes::start();
@@ -562,7 +562,7 @@ fn of_three_at_once_one_is_turned_away_whichever_it_is() {
     passes.assert_apart();
 }
 
-/// The keeper keeps the parcels of 32 callers. Further requests are still accepted, and run without streams.
+/// The keeper holds the streams of at most 32 callers. Further requests are accepted, and run without streams.
 #[test]
 fn who_finds_no_room_for_its_streams_runs_without_them() {
     let tree = Tree::start();

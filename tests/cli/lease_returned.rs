@@ -1,4 +1,5 @@
-//! Ctrl-C of a `sexton lease run` that waits withdraws its request; other requests that rely on the pass are still fulfilled.
+//! Ctrl-C of a waiting `sexton lease run` withdraws its request. Other requests that rely on the same pass are still
+//! fulfilled.
 
 #![expect(
     clippy::indexing_slicing,
@@ -40,7 +41,7 @@ impl Waiting {
         until(what, || is_so(&self.lease()).then_some(()));
     }
 
-    /// Requests another pass, and interrupts that command by a signal while its request is next.
+    /// Requests another pass, and interrupts that command with a signal while its request is next. Returns its output.
     fn interrupted(&self, signal: Signal, before: impl FnOnce()) -> Output {
         let next = ask(&self.tree, "echo pass >> passes");
         self.until("a request is next", |lease| lease["next"]["live"] == true);
@@ -62,7 +63,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Let the pass end even if the test failed.
+        // Let the pass end even if the test has failed.
         drop(std::fs::write(self.tree.data.join("end"), ""));
         drop(self.first.kill());
         drop(self.first.wait());

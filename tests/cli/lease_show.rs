@@ -1,11 +1,11 @@
-//! How leases are shown: in `status` and `top`, and in log files.
+//! How `status`, `top` and log files show leases.
 
 use crate::patience::until;
 use crate::tree::Tree;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A lease with a running pass, one that is next, and a date.
+/// Starts a coordinator with a lease that has a running pass and a next one, and a lease with a schedule.
 fn busy() -> Tree {
     let tree = Tree::start();
     let detach = |script: &str| {
@@ -47,7 +47,7 @@ fn top_shows_the_same() {
     assert_eq!(name, Some("sync"));
 }
 
-/// Returns the lines of a log file without their dates, once there are this many.
+/// Returns the lines of a log file without their dates, once it has this many.
 fn lines(log: &PathBuf, count: usize) -> Vec<String> {
     until("the log has its lines", || {
         let text = std::fs::read_to_string(log).ok()?;
@@ -61,7 +61,7 @@ fn lines(log: &PathBuf, count: usize) -> Vec<String> {
     })
 }
 
-/// Returns a line without the duration of the pass, and without its token.
+/// Returns a line of the log with the duration and the token of the pass replaced.
 fn timeless(line: &str) -> String {
     let is_number = |word: &&str| word.parse::<u64>().is_ok();
     let words: Vec<&str> = line.split(' ').collect();
@@ -98,7 +98,7 @@ fn a_log_file_has_a_line_for_each_pass_as_it_begins_and_as_it_ends() {
     let told: Vec<String> = told.iter().map(|line| timeless(line)).collect();
     let ended = "my-sync 1 alerts 3 mails elapse-time N ms exit 2";
     assert_eq!(told, ["my-sync began token N", ended]);
-    // A flag overrides the setting; in the foreground the output belongs to the caller, so the counts in it are not known.
+    // The flag overrides the setting. In the foreground the caller gets the output, so the counts in it are not logged.
     let run = ["lease", "run", "my sync", "--logfile", &file(&flag)];
     tree.well(
         &[

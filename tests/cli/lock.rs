@@ -152,7 +152,7 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     );
 }
 
-/// Ends the coordinator, cleanly or as a crash would, and starts it again on the same directory.
+/// Stops or kills the coordinator with this signal, and starts it again on the same directory.
 fn start_again(coordinator: Coordinator, signal: Signal) -> Coordinator {
     let Coordinator {
         daemon,

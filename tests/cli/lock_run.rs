@@ -1,4 +1,4 @@
-//! `sexton lock run`: no other client has the lock while any process of the command is alive, whatever is killed.
+//! `sexton lock run`: no other client gets the lock while any process of the command is alive, whatever is killed.
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, sexton, text};
@@ -11,7 +11,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A script that writes its PID to a file, creates a directory, and runs until another file exists.
+/// A script that writes its PID to a file, creates a directory that must not exist, and runs until another file exists.
 const HOLDS: &str = r#"
 echo $$ > "$1.pid"
 mkdir "$1" || { echo beside another >> "$1.wrong"; exit 99; }
@@ -19,7 +19,7 @@ while [ ! -e "$1.end" ]; do sleep 0.02; done
 rmdir "$1"
 "#;
 
-/// The process that is killed.
+/// What is killed while the command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     Run,
@@ -28,7 +28,7 @@ enum Killed {
     Keeper,
 }
 
-/// A holder of a lock, and the directory that exists while it runs.
+/// A `sexton lock run` that holds the lock, and the directory that exists while its command runs.
 struct Holder {
     run: Child,
     place: PathBuf,
@@ -67,7 +67,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Let the holder end even if the test failed.
+        // Let the holder end even if the test has failed.
         drop(std::fs::write(self.beside(".end"), ""));
         drop(self.run.kill());
         drop(self.run.wait());
@@ -167,7 +167,7 @@ fn killed(whom: &[Killed]) {
         tree.serve();
     }
     if whom.contains(&Killed::Command) {
-        // The directory that a killed command leaves does not show that it is alive.
+        // A command that was killed cannot remove its directory, so look for its process instead.
         std::fs::remove_dir(&holder.place).expect("the directory exists");
     } else {
         let alive = Path::new("/proc").join(command.as_raw_nonzero().to_string());
@@ -218,7 +218,7 @@ fn a_terminal_shows_who_holds_the_lock_that_is_waited_for() {
     let (mut seen, mut bytes) = (String::new(), [0; 1024]);
     let line = format!("waiting: held by {owner} since ");
     let line: String = line.chars().take(79).collect();
-    // When the last process closes the terminal, a read fails.
+    // A read fails once the last process has closed the terminal.
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen += &String::from_utf8_lossy(&bytes[..read]);
         if seen.contains(&line) {
@@ -245,7 +245,7 @@ fn a_coordinator_that_comes_back_is_noted_once() {
         .spawn()
         .expect("the command starts");
     until("it holds the lock", || place.exists().then_some(()));
-    // The command and the lock are watched by a request each.
+    // The command and the lock each have a waiting request.
     until("both wait beside this request", || {
         let status = tree.get("/v1/status");
         (status["http"]["active"].as_u64() >= Some(3)).then_some(())

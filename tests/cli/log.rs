@@ -1,4 +1,4 @@
-//! The log: lines for programs, its levels, and the absence of secrets.
+//! The log: lines for programs, levels, and no secrets.
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{Client, request};
@@ -13,7 +13,7 @@ const TOKEN: &str = "first-secret-0123456789";
 const NEXT: &str = "second-secret-0123456789";
 const WRONG: &str = "guessed-secret-0123456789";
 
-/// Each line, which must be an object with the fields that every line has.
+/// Parses the lines of a log, each of which must be a JSON object with the common fields.
 fn events(log: &str) -> Vec<Value> {
     let events = log.lines().map(|line| {
         let event: Value = serde_json::from_str(line).expect(line);

@@ -1,4 +1,4 @@
-//! Completions and man pages are generated, and name every command.
+//! The generated completions and man pages, which must contain every command.
 
 use crate::daemon::sexton;
 use std::process::Command;
@@ -10,7 +10,7 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Returns the commands in `--help`.
+/// Returns the commands that `--help` lists.
 fn commands() -> Vec<String> {
     let help = said(sexton().arg("--help"));
     let (_, list) = help.split_once("Commands:\n").expect("there are commands");
@@ -41,11 +41,11 @@ fn completions_name_every_command_and_flag() {
             assert!(script.contains(flag), "{flag} for {shell}");
         }
     }
-    // Where bash is installed, it reads its own completions.
+    // Check the syntax of the script with bash, where it is installed.
     let script = said(sexton().args(["completions", "bash"]));
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton");
-    // The script is longer than an argument may be.
+    // The script is too long for an argument.
     std::fs::write(&file, script).expect("a writable file");
     match Command::new("bash").arg("-n").arg(&file).output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
@@ -74,7 +74,7 @@ fn there_is_a_man_page_for_every_command() {
     for words in ["lock\\-entries", "SEXTON_LOCK_ENTRIES", "Exit status"] {
         assert!(serve.contains(words), "{words} in {serve}");
     }
-    // A directory that cannot be created is named in the error.
+    // The error names a directory that cannot be created.
     let file = files.path().join("file");
     std::fs::write(&file, "").expect("a writable file");
     let output = sexton().arg("man").arg(file.join("man1")).output();

@@ -1,16 +1,16 @@
-//! Checks the commands that texts tell users to run: each `sexton …` in the sources must exist.
+//! Checks that every command `sexton …` that the sources tell users to run exists.
 
 use crate::daemon::sexton;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What may precede a command: quotes in Markdown and Rust, a line of an example, shell syntax.
+/// Text that may precede a command: quotes in Markdown and Rust, a line of an example, and shell syntax.
 const BEFORE: [&str; 7] = ["`", "\"", "\n", "\\n", "$(", "&&", "Example:"];
 
 /// Quoted texts that begin with the program's name but are not commands.
 const OTHER: [&str; 1] = ["login until"];
 
-/// Returns the commands named in a text: the words after `sexton` that may be subcommands.
+/// Returns the commands in a text: the words after `sexton` that may be subcommands.
 fn commands(text: &str) -> Vec<String> {
     let is_word = |word: &&str| {
         let letters = word.strip_prefix(|first: char| first.is_ascii_lowercase());
@@ -32,7 +32,7 @@ fn commands(text: &str) -> Vec<String> {
     found
 }
 
-/// Collects the commands named in the Rust files of a directory tree, each with its files.
+/// Collects the commands in the Rust files of a directory tree, each with the files that contain it.
 fn gather(folder: &Path, found: &mut BTreeMap<String, Vec<String>>) {
     for entry in std::fs::read_dir(folder).expect("the directory is readable") {
         let path = entry.expect("the directory is readable").path();

@@ -1,5 +1,5 @@
-//! Two machines with a network between them, as far as the kernel shows programs: two network namespaces and a pair of virtual
-//! interfaces, which can be taken down.
+//! A network between two machines, as far as programs can see: two network namespaces, and a pair of virtual interfaces
+//! that can be taken down.
 
 use crate::left_out::left_out;
 use crate::patience::until;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) const FAR_ADDRESS: &str = "10.99.0.2";
 const NEAR_ADDRESS: &str = "10.99.0.1";
 
-/// A network namespace, for as long as the process that holds it is alive.
+/// A network namespace, which exists as long as this process.
 struct Namespace(Child);
 
 /// The network between the coordinator's machine and another.
@@ -40,7 +40,7 @@ impl Namespace {
         has_own.then_some(namespace)
     }
 
-    /// Returns a command that runs a program in the namespace.
+    /// Returns a command that runs a program in this namespace.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.0.id().to_string();
@@ -61,7 +61,7 @@ impl Drop for Namespace {
 }
 
 impl Network {
-    /// Creates a network; prints a note and returns `None` where this user is not permitted to.
+    /// Creates a network. Reports a skipped test and returns `None` if this user may not create namespaces.
     pub(crate) fn make() -> Option<Self> {
         let made = Self::try_make();
         if made.is_none() {
@@ -102,7 +102,7 @@ impl Network {
         is_made.then_some(network)
     }
 
-    /// Returns a prefix that starts a program on the coordinator's machine.
+    /// Returns the beginning of a command that runs a program on the coordinator's machine.
     pub(crate) fn near(&self) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.near.0.id().to_string();

@@ -1,5 +1,5 @@
-//! Output of processes: it is written to files without the coordinator, is rotated from outside, and a process that keeps it open
-//! is named.
+//! The output of processes: it goes to files without passing through the coordinator, other programs may rotate the
+//! files, and a process that keeps the output open is named in the record.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,14 +15,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of bytes that the coordinator may read and write while a process writes a lot to its file.
+/// The maximum number of bytes that the coordinator may read and write while a process writes much output.
 const LITTLE_BYTES: u64 = 64 << 20;
 
 fn rotated(log: &Path, nth: u32) -> PathBuf {
     PathBuf::from(format!("{}.{nth}.gz", log.display()))
 }
 
-/// Returns the remaining content of a file and of the older ones.
+/// Returns the content of the rotated files that still exist and of the current file, in order.
 fn whole(log: &Path) -> String {
     let mut all = String::new();
     for nth in (1..100).rev() {
@@ -123,7 +123,7 @@ fn whoever_keeps_the_output_open_is_named() {
     ended(&tree, &id);
     let record = tree.record(&id);
     assert_eq!(record["code"], 3, "{record}");
-    // The name of the command that the process was executing at that moment.
+    // The name of the program that the process executed when its parent ended.
     let name = record["output_held_by"][0]["name"]
         .as_str()
         .expect("a string");
@@ -141,7 +141,7 @@ fn whoever_keeps_the_output_open_is_named() {
         .and_then(rustix::process::Pid::from_raw);
     let pid = pid.expect("a PID");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a permitted signal");
-    // A process that closed the output is not named.
+    // A process that has closed its output is not named.
     let closed = tree.data.join("closed");
     let id = tree.detach(&format!(
         "(exec > /dev/null 2>&1; : > {closed}; sleep 1) & until test -e {closed}; do sleep 0.05; done",

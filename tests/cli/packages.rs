@@ -1,4 +1,5 @@
-//! The results of `packaging/`: a Debian package that is installed, run, upgraded and removed in a separate root, and a tarball.
+//! The results of `packaging/`: a Debian package, which is installed, run, upgraded and removed in a separate root, and a
+//! tarball.
 
 use crate::daemon::{Daemon, PROGRAM, ended, forget_environment, text};
 use crate::left_out::left_out;
@@ -20,14 +21,14 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// Runs a command, which must succeed, and returns its output.
+/// Runs a command, which must succeed. Returns its output.
 fn well(command: &mut Command) -> String {
     forget_environment(command);
     let [out, _] = ended(command.output().expect("the command runs"), 0);
     out
 }
 
-/// Builds a package of the tested program; `None` where that is impossible.
+/// Builds a package of the tested program. Reports a skipped test and returns `None` if a program is missing.
 fn package(files: &TempDir) -> Option<PathBuf> {
     for program in ["dpkg-deb", "dpkg", "strip"] {
         if !has(program) {
@@ -86,7 +87,7 @@ fn the_package_has_what_a_debian_machine_needs() {
     ] {
         assert!(unit.lines().any(|it| it == line), "{line} in {unit}");
     }
-    // The included settings are valid, and the program starts with them.
+    // The settings in the package are valid, and the program starts with them.
     let settings = root.join("etc/sexton/sexton.toml");
     let program = root.join("usr/bin/sexton");
     well(
@@ -96,7 +97,7 @@ fn the_package_has_what_a_debian_machine_needs() {
     );
 }
 
-/// Returns the size of a program unchanged, without debug information, and without symbols, as in packages.
+/// Returns the size of a program in bytes: unchanged, without debug information, and without symbols, as in packages.
 fn sizes(build: &Path) -> [u64; 3] {
     ["none", "debug", "all"].map(|strip| {
         let files = tempfile::tempdir().expect("a temporary directory");
@@ -110,7 +111,7 @@ fn sizes(build: &Path) -> [u64; 3] {
     })
 }
 
-/// Returns the path of a program built by `packaging/program`, if there is one.
+/// Returns the path of a program that `packaging/program` has built, or `None`.
 fn built(kind: &str) -> Option<PathBuf> {
     let target = Path::new(PROGRAM).ancestors().nth(2)?;
     let build = target.join("dist").join(kind).join("sexton");
@@ -134,7 +135,7 @@ fn the_program_of_a_package_has_at_most_20_mb() {
 /// The type of a program header that names the dynamic loader, `PT_INTERP`.
 const INTERPRETER: usize = 3;
 
-/// Returns whether a program is static: it names no dynamic loader.
+/// Returns whether a program is static: it has no header that names a dynamic loader.
 fn is_static(program: &Path) -> bool {
     let bytes = std::fs::read(program).expect("the file is readable");
     let word = |at: usize| {
@@ -146,7 +147,7 @@ fn is_static(program: &Path) -> bool {
     !kinds.any(|kind| kind == INTERPRETER)
 }
 
-/// The static program is only checked if `packaging/program static` has built it; otherwise only the test program is.
+/// Only checks the static program if `packaging/program static` has built it. Otherwise only the test program is checked.
 #[test]
 fn the_static_program_is_static_and_serves() {
     assert!(!is_static(Path::new(PROGRAM)), "the test program is not");
@@ -173,7 +174,7 @@ fn the_static_program_is_static_and_serves() {
     assert!(daemon.end().0.success());
 }
 
-/// An empty root, and the options that make `dpkg` use it.
+/// An empty root directory, and the options that make `dpkg` use it.
 struct EmptyRoot(TempDir);
 
 impl EmptyRoot {
@@ -190,11 +191,11 @@ impl EmptyRoot {
         Self(root)
     }
 
-    /// Runs dpkg in this root. Its scripts run without a change of root, and find it in `DPKG_ROOT`.
+    /// Runs dpkg on this root. The package's scripts run without chroot, and find the root in `DPKG_ROOT`.
     fn dpkg(&self, words: &[&str]) -> String {
         let mut dpkg = Command::new("dpkg");
         dpkg.arg(format!("--root={}", text(self.0.path())));
-        // The dependencies of the package are not in the empty root, but on the machine.
+        // The package's dependencies are installed on the machine and not in the empty root.
         dpkg.args([
             "--force-depends",
             "--force-script-chrootless",
@@ -267,7 +268,8 @@ fn the_package_is_installed_upgraded_and_removed() {
     };
     let child = until("the child runs", pid);
 
-    // An upgrade stops neither the coordinator nor the processes that it launched; the restarted coordinator finds them.
+    // An upgrade stops neither the coordinator nor the processes that it has launched. The restarted coordinator finds
+    // them again.
     root.dpkg(&["--install", text(&package)]);
     assert!(is_there(child), "an upgrade does not stop it");
     assert_eq!(ask(&["ps", "--count"]).trim_end(), "1");
@@ -285,7 +287,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     root.dpkg(&["--purge", "sexton"]);
     assert!(!settings.exists(), "a purge does not");
     assert!(data.join("journal").is_dir(), "and neither touches data");
-    // Its keeper has no processes left.
+    // The keeper has no processes any more, so it can be ended.
     if let Ok(keeper) = std::fs::read_to_string(data.join("keeper.lock"))
         && let Some(keeper) = keeper.trim().parse().ok().and_then(Pid::from_raw)
     {

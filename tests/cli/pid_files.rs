@@ -1,4 +1,4 @@
-//! PID files of other programs: the intended process is signalled, and never another one.
+//! PID files of other programs: only the process for which a file was written gets the signal.
 
 use crate::daemon::{ended, sexton, text};
 use serde_json::Value;
@@ -37,7 +37,7 @@ impl Other {
         self.files.path().join("process.pid")
     }
 
-    /// Makes its file this much younger than its process.
+    /// Makes its PID file this many seconds younger than its process.
     fn shift(&self, seconds: f64) {
         let span = Duration::from_secs_f64(seconds.abs());
         let time = if seconds < 0.0 {
@@ -54,7 +54,7 @@ impl Other {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Returns the status of the process in `ps --pid-files`.
+    /// Returns the status of its process in `ps --pid-files`.
     fn status(&self) -> String {
         let listed = list(self.files.path());
         let status = listed
@@ -107,7 +107,7 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     let [said, _] = kill(&other.pid_file(), &["--json"], 0);
     let said: Value = serde_json::from_str(&said).expect("valid JSON");
     assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
-    // At first its parent has not reaped it, and then it has.
+    // The process has ended: first its parent has not reaped it, and then it has.
     assert_eq!(other.status(), "ended");
     kill(&other.pid_file(), &[], 1);
     let status = other.child.wait().expect("it has ended");
@@ -144,7 +144,7 @@ fn a_stranger_with_the_pid_is_never_touched() {
     assert_eq!(other.status(), "unknown-program");
     let [_, told] = kill(&other.pid_file(), &["--now"], 1);
     assert!(told.contains("write cmd.sh there"), "{told}");
-    // A user who may write a file here must not thereby choose what root kills.
+    // A user who may write a file in this directory must not be able to choose which process root kills.
     write(&script, "exec sleep 1000\n");
     if rustix::process::getuid().is_root() {
         chown(other.pid_file(), Some(12_345), None).expect("root may do this");
@@ -176,7 +176,7 @@ fn what_is_no_pid_file_is_refused_with_words() {
         list(files.path()).pointer("/pid_files"),
         Some(&Value::Array(vec![]))
     );
-    // A file in a subdirectory, and one that cannot be read as a PID file.
+    // A file in a subdirectory, and a file without a PID in it.
     write(&path.join("y.pid"), "4194305");
     write(&files.path().join("z.pid"), "what");
     let listed = list(files.path());

@@ -1,4 +1,4 @@
-//! Pipes where files are expected: a pipe may never be written to, so nothing blocks on one.
+//! Named pipes in place of files. Nobody may ever write to such a pipe, so nothing must block on it.
 
 use crate::daemon::{Daemon, sexton, text};
 use rustix::fs::{CWD, FileType, Mode, mknodat};

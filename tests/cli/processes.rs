@@ -1,4 +1,5 @@
-//! Processes from a shell: launched, listed, waited for, stopped, and found again after kills of coordinator and keeper.
+//! Processes from a shell: launched, listed, waited for, stopped, and found again after coordinator and keeper were
+//! killed.
 use crate::coordinator::done;
 use crate::daemon::{PROGRAM, forget_environment, text};
 use crate::patience::until;
@@ -247,7 +248,7 @@ fn exits_are_true_whoever_was_killed_in_between() {
     std::fs::write(&go, "").expect("a writable file");
     let record = || Some(tree.record(&of_keeper)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
-    // No process that waited for it is alive; the newest kernels report how it ended anyway.
+    // No process could wait for it when it ended. Only the newest kernels report how it ended anyway.
     if record["lost"].is_null() {
         assert_eq!(record["code"], 4);
     } else {
@@ -337,7 +338,7 @@ fn a_secret_is_in_no_file_record_or_log() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("a writable file");
     let path = text(file.path());
-    // Compared with the file: an argument would be in the record.
+    // The script compares with the file, since an argument would be in the record.
     let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
     let asked = tree.run(&[
         "run",
@@ -449,7 +450,7 @@ fn top_shows_the_tree_and_what_it_uses() {
         },
     );
     assert!(child.contains("running"), "{child}");
-    // Usage is only included on request, and a process that has ended uses nothing.
+    // The usage is only included on request, and only for running processes.
     let asked = |usage: &str| {
         let path = format!("/v1/processes?usage={usage}");
         let said = tree.get(&path);
@@ -486,7 +487,8 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     let pid = tree.record(&lives)["pid"].as_i64().expect("a number");
     let pid = Pid::from_raw(i32::try_from(pid).expect("a small number")).expect("a PID");
     kill_process(pid, Signal::KILL).expect("a live process");
-    // Whichever part notices the end first, the process is no longer listed as running.
+    // Either `reconcile` or the kernel's notification may find the end first. After that the process is no longer listed
+    // as running.
     until("the other has ended, too", || {
         let said = reconcile();
         assert_eq!(said["open"], 0, "{said}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// Claims a job; returns its id and the token, as a shell takes them from the first line.
+/// Claims a job. Returns its id and its token, which a shell can take from the first line of the output.
 pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     let printed = coordinator.well(&["pop", queue]);
     let mut words = printed.split_whitespace();
@@ -15,7 +15,7 @@ pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     (word(), word())
 }
 
-/// A command that must be refused, and the reason.
+/// Asserts that a command is refused with this reason.
 pub(crate) fn refused(coordinator: &Coordinator, words: &[&str], why: &str) {
     let refused = coordinator.run(words);
     assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{words:?}");
@@ -167,7 +167,8 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
     );
 }
 
-/// Three queues in two tenants: five jobs, of which the first is claimed and the last delayed.
+/// Starts a coordinator with three queues in two tenants and five jobs. The first job is claimed, and the last is
+/// delayed.
 fn some_jobs() -> Coordinator {
     let coordinator = Coordinator::start(&["queue"]);
     for queue in ["mails", "mails", "t1:mails", "t1:purges"] {
@@ -178,7 +179,7 @@ fn some_jobs() -> Coordinator {
     coordinator
 }
 
-/// Returns the words of each line.
+/// Returns the words of each line of a table.
 fn lines(table: &str) -> Vec<Vec<&str>> {
     let lines = table.lines();
     lines
@@ -269,7 +270,7 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
         "job-bytes = 2_000_000\n[queues.default]\nmax_tries = 3\n\
          [queues.mails]\norder = \"fifo\"\nclaim_ttl = 0\nread_only_reason = \"it moves\"\n",
     );
-    // By now the file has other content.
+    // The configuration file now has other content, which is not loaded.
     let file = coordinator.files.path().join("sexton.toml");
     std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("a writable file");
     let all = coordinator.json(&["config"]);

@@ -25,7 +25,7 @@ fn job(tree: &Tree, id: &str) -> Value {
     tree.get(&format!("/v1/queues/job?id={id}"))
 }
 
-/// Claims a job of `mails`; returns its id and token.
+/// Claims a job of `mails`. Returns its id and token.
 fn pop(tree: &Tree, words: &[&str]) -> (String, String) {
     let printed = tree.well(&[&["queue", "pop", "mails"], words].concat());
     let mut words = printed.split_whitespace().map(str::to_owned);
@@ -103,7 +103,7 @@ fn who_has_the_token_binds_the_claim_to_another_process() {
 #[test]
 fn a_claim_whose_time_is_over_is_given_on_when_its_tree_has_been_killed() {
     let tree = Tree::start();
-    // The worker would run forever, and so would its child.
+    // Neither the worker nor its child would ever end.
     let worker = tree.detach(
         "trap '' TERM; (trap '' TERM; while :; do sleep 0.05; done) & while :; do sleep 0.05; done",
     );

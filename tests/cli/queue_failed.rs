@@ -1,4 +1,4 @@
-//! Failed jobs, from a shell.
+//! Commands for failed jobs.
 
 use crate::beanstalk::{Client, Reply};
 use crate::coordinator::{Coordinator, command, done};
@@ -61,7 +61,7 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
     );
     let listed = coordinator.well(&["show", "--list"]);
     assert!(listed.contains("LAST ERROR\n"), "{listed}");
-    // Of several lines, the last one describes the problem.
+    // The last line of an error with several lines is shown, since it describes the problem.
     assert!(listed.ends_with("  [31magain\n"), "{listed}");
 }
 

@@ -1,10 +1,10 @@
-//! Adding jobs from a shell: batches, and jobs of root jobs.
+//! Commands that add jobs: single ones, batches, and jobs of root jobs.
 
 use crate::coordinator::{CommandOutput, Coordinator, done};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// Runs a command with this on its standard input.
+/// Runs a command with this standard input.
 fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> CommandOutput {
     let mut command = coordinator.command(words);
     command
@@ -13,7 +13,7 @@ fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> CommandOutput 
         .stderr(Stdio::piped());
     let mut fed = command.spawn().expect("the command starts");
     let mut stdin = fed.stdin.take().expect("a pipe");
-    // A command that does not read its input may already have ended.
+    // The command may have ended without reading its input.
     drop(stdin.write_all(input.as_bytes()));
     drop(stdin);
     done(fed.wait_with_output().expect("the process ends"))
@@ -93,7 +93,7 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
             "{letter:?}"
         );
     }
-    // Some jobs are refused by the queue, others before they are sent.
+    // The queue refuses some of these jobs, and the command refuses the others before it sends them.
     for length in [longest + 1, 200_000, 5_000_000] {
         let refused = fed(&coordinator, &["push", "q"], &"x".repeat(length));
         assert_eq!(

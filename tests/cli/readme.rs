@@ -1,4 +1,4 @@
-//! The commands of the README are run unchanged, from top to bottom. Those that are not run are listed, with the reason.
+//! Runs the commands of the README unchanged, from top to bottom. Commands that are not run are listed with the reason.
 
 use crate::client_programs::greenstalk;
 use crate::left_out::left_out;
@@ -10,16 +10,16 @@ use std::process::Command;
 
 const README: &str = include_str!("../../README.md");
 
-/// The heading at which a separate session begins.
+/// The heading below which a separate session begins.
 const OPERATOR: &str = "## If you run it";
 
-/// Commands of blocks that are not run here.
+/// Commands in blocks that are not run here, each with the reason.
 const NOT_RUN: &[(&str, &str)] = &[(
     "cargo install --locked --path .",
     "it builds the program, which cargo has built for the tests",
 )];
 
-/// Commands within a sentence that are not run here.
+/// Commands within sentences that are not run here, each with the reason.
 const INLINE_NOT_RUN: &[(&str, &str)] = &[
     ("pip install greenstalk", ".ci/run installs it"),
     (
@@ -98,7 +98,7 @@ fn what_operators_and_investigators_are_shown_runs() {
     Reader::new().follow(&steps);
 }
 
-/// The five lines of Python, with a kill of the coordinator after the line that adds the job.
+/// The README's five lines of Python, with a kill of the coordinator after the line that adds the job.
 #[test]
 fn the_queue_in_five_lines_survives_a_kill() {
     let python = fenced(README, "python");
@@ -159,7 +159,7 @@ fn the_service_that_is_shown_comes_back() {
     until("it runs again", || pid().filter(|now| *now != first));
 }
 
-/// The screenshot in the README exists, is as wide as a readable page, and is small enough to load quickly.
+/// The screenshot exists, is as wide as a readable page, and is small enough to load quickly.
 #[test]
 fn the_picture_that_is_shown_is_one() {
     let (_, link) = README.split_once("![").expect("the page has a picture");
@@ -168,7 +168,7 @@ fn the_picture_that_is_shown_is_one() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let picture = std::fs::read(root.join(path)).expect("the file exists");
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
-    // The first chunk begins with width and height.
+    // The first chunk of a PNG file begins with the width and the height.
     assert_eq!(picture[16..20], 1280_u32.to_be_bytes());
     assert!(picture.len() < 150_000, "{} bytes", picture.len());
 }
@@ -187,7 +187,7 @@ fn every_command_is_run_or_named_with_the_reason() {
             "{named} is named, and not in the README"
         );
     }
-    // Two of every three parts between backquotes are text.
+    // Every second part between fences is text.
     let prose: Vec<&str> = README.split("```").step_by(2).collect();
     let prose = prose.join(" ");
     let spans: Vec<&str> = prose.split('`').skip(1).step_by(2).collect();

@@ -1,4 +1,4 @@
-//! Services that report readiness and send watchdog messages, and the users that they run as.
+//! Services that report readiness and send watchdog messages, and the users as which services run.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// A service that speaks the protocol of `sd_notify`: another coordinator, on a directory of its own.
+/// A service that uses the protocol of `sd_notify`: another coordinator, with its own directory.
 const NOTIFIER: &str = "\"serve\", \"--data\", \"inner\", \"--lockserver\", \"off\", \"--beanstalk\", \"off\", \"--http\", \"off\"";
 
 fn notifier(name: &str) -> String {
@@ -61,7 +61,7 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
     std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     assert_eq!(application.until_running("db"), db);
     application.until_running("web");
-    // A report of the previous process does not count for the next one, which reports again when it is ready.
+    // A report of the previous process does not count for the next one, which must send its own.
     std::fs::remove_file(application.files.path().join("go")).expect("the file exists");
     kill_process(process(db), Signal::KILL).expect("a live process");
     until("it is back", || {
@@ -81,7 +81,7 @@ fn a_notice_makes_a_service_ready_and_its_words_are_shown() {
     let application = Application::start(&config);
     application.until_running("db");
     application.until_running("web");
-    // The service sends other messages before that one.
+    // The service sends other messages before it reports readiness.
     until("its status is shown", || {
         let view = application.view("db");
         (view["instances"][0]["said"] == "all listeners are open").then_some(())
@@ -108,7 +108,7 @@ fn a_notice_of_a_stranger_is_none() {
     for _ in 0..10 {
         sender.send_to(b"READY=1", &socket).expect("it is sent");
     }
-    // A later message to another service is handled after it.
+    // The messages above have been handled once a later message, that of another service, has been.
     application.well(&["restart", "other"]);
     application.until_running("other");
     assert_eq!(application.status("db"), "starting");
@@ -133,7 +133,7 @@ fn one_that_gives_no_sign_of_life_is_replaced() {
     let config = format!("{}watchdog = \"1s\"\ngrace = \"100ms\"\n", notifier("db"));
     let application = Application::start(&config);
     let db = application.until_running("db");
-    // Since it sends watchdog messages, it is still the same process after some of them were due.
+    // The service sends watchdog messages, so the same process still runs after some of them were due.
     until("its status is shown", || {
         application.view("db")["instances"][0]["said"]
             .as_str()
@@ -185,7 +185,7 @@ fn another_user_can_say_that_it_is_ready_without_a_way_into_the_data_directory()
     if !geteuid().is_root() {
         return left_out("notices of other users: only root starts their services");
     }
-    // It has a directory that it may write to, and only root may read the data of the other.
+    // The inner coordinator has a directory that its user may write to. Only root may read the outer data directory.
     let inner = tempfile::tempdir().expect("a temporary directory");
     rustix::fs::chown(
         inner.path(),

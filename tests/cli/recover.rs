@@ -1,6 +1,6 @@
-//! `sexton recover`: a directory whose damage prevents a start can be recovered. A dry run reports what would be lost and
-//! changes nothing; afterwards the directory starts with everything before the damage, or with everything except the damaged records,
-//! issues no number twice, and keeps the replaced files.
+//! `sexton recover` repairs a directory whose damage prevents a startup. A dry run reports what would be lost and changes
+//! nothing. Afterwards the directory starts with everything before the damage, or with everything except the damaged
+//! records, issues no number twice, and keeps the replaced files.
 
 #![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
@@ -36,7 +36,7 @@ fn json(data: &Path, flags: &[&str]) -> (Option<i32>, Value) {
     (output.status.code(), found)
 }
 
-/// Segments with records in them, in order.
+/// Returns the segments that contain records, in order.
 fn segments(data: &Path) -> Vec<std::path::PathBuf> {
     let folder = fs::read_dir(data.join("journal")).expect("there is a journal");
     let mut segments: Vec<_> = folder
@@ -52,7 +52,7 @@ fn segments(data: &Path) -> Vec<std::path::PathBuf> {
     segments
 }
 
-/// Returns the offset and number of each frame of a segment.
+/// Returns the offset and the sequence number of each frame of a segment.
 fn frames(segment: &Path) -> Vec<(usize, u64)> {
     let bytes = fs::read(segment).expect("the file is readable");
     let mut frames = Vec::new();
@@ -74,7 +74,8 @@ fn edit(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(file, bytes).expect("a writable file");
 }
 
-/// Leaves 600 locks in a snapshot, 300 of them also in the previous one, and 500 more after it, as after a kill.
+/// Makes a directory as after a kill: 600 locks in a snapshot, 300 of them also in the snapshot before, and 500 more in
+/// the journal.
 fn left(data: &Path) {
     let made = data.with_extension("made");
     let node = Node::open(settings(&made)).expect("the directory opens");
@@ -88,7 +89,7 @@ fn left(data: &Path) {
     node.stop().expect("the node stops");
 }
 
-/// Starts on a directory; returns the number of locks, and the token of a new one.
+/// Starts a node on a directory. Returns the number of locks, and the token of a new lock.
 fn starts(data: &Path) -> (usize, u64) {
     let node = Node::open(settings(data)).expect("the node starts");
     let locks = node::entries(&node.handle()).len();
@@ -160,7 +161,7 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     let (locks, number) = starts(&data);
     assert!((600..1100).contains(&locks), "{locks}");
     assert!(number > end, "{number} was issued before");
-    // The directory is intact again.
+    // The directory is now intact.
     let output = recover(&data, &[]);
     assert_eq!(output.status.code(), Some(0));
     assert!(
@@ -245,10 +246,10 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     assert!(number > end, "{number} was issued before");
 }
 
-/// The name, the damage, the minimum number of remaining locks, and parts of the output.
+/// A damage: its name, the function that causes it, the minimum number of remaining locks, and part of the output.
 type Harm = (&'static str, fn(&Path), usize, &'static str);
 
-/// The damage to a directory that was stopped cleanly, the minimum number of remaining locks, and parts of the output.
+/// Damage to a directory that was stopped cleanly.
 const HARMS: &[Harm] = &[
     (
         "the last records became zeros",
@@ -334,7 +335,7 @@ fn whatever_a_start_refuses_is_made_to_start() {
     }
 }
 
-/// A record with a valid checksum that no state accepts: a bug, and reported as such everywhere.
+/// A record has a valid checksum, but no state accepts it. This is a bug, and every command reports it as one.
 #[test]
 fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -361,7 +362,7 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
         actor: ActorId::LOCK,
         kind: Kind::Entry,
     };
-    // A lock that is already held is granted again, in the same slot.
+    // A lock that is held is granted again, in the same slot.
     batch.push(about, |bytes| bytes.extend_from_slice(&granted));
     writer.write(&mut batch).expect("connected");
     writer.sync().expect("it syncs");

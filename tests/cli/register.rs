@@ -1,4 +1,4 @@
-//! `sexton register` in scripts: a process has the same record before and after exec, and is linked to the record of its parent even after
+//! `sexton register` in scripts: a process has the same record before and after exec, and its parent is found even after
 //! double forks.
 
 use crate::daemon::{PROGRAM, text};
@@ -16,8 +16,8 @@ fn ids(file: &Path, count: usize) -> Vec<String> {
     })
 }
 
-/// Launches a script in which `$R` registers its caller and prints the id, for the file `$F`. Returns the id of the script, and
-/// the path of that file.
+/// Launches a script in which `$R` registers its caller and prints the record's id, and `$F` is a file. Returns the id of
+/// the script's process, and the path of the file.
 fn registering(tree: &Tree, script: &str, count: usize) -> (String, PathBuf) {
     let file = tree.data.join(format!("ids-{count}"));
     drop(std::fs::remove_file(&file));
@@ -29,7 +29,8 @@ fn registering(tree: &Tree, script: &str, count: usize) -> (String, PathBuf) {
     (tree.detach(&script), file)
 }
 
-/// Launches such a script, and returns its id and those of the processes.
+/// Launches such a script, and waits until the file has `count` ids. Returns the id of the script's process, and those
+/// ids.
 fn registered(tree: &Tree, script: &str, count: usize) -> (String, Vec<String>) {
     let (id, file) = registering(tree, script, count);
     let ids = ids(&file, count);
@@ -44,7 +45,7 @@ fn parent(tree: &Tree, id: &str) -> Value {
 #[test]
 fn a_process_has_one_record_before_and_after_exec() {
     let tree = Tree::start();
-    // The launched process has a record already; its child gets one, which it keeps across exec.
+    // The launched process has a record already. Its child gets one, and keeps it across exec.
     let inner = "$R >> $F; exec sh -c \"\\$R >> \\$F; exec sleep 1000\"";
     let script = format!("$R >> $F; sh -c '{inner}' & sleep 0.01");
     let (launched, ids) = registered(&tree, &script, 3);
@@ -63,7 +64,7 @@ fn a_process_has_one_record_before_and_after_exec() {
 #[test]
 fn whom_the_kernel_no_longer_has_under_its_parent_is_linked_by_the_variable() {
     let tree = Tree::start();
-    // Its parent has ended, and it is a child of the keeper when it registers.
+    // The parent of the process has ended, so the process is a child of the keeper when it registers.
     let orphan = "(setsid sh -c 'sleep 0.2; $R >> $F; exec sleep 1000' &)";
     let (launched, ids) = registered(&tree, orphan, 1);
     let record = tree.record(&ids[0]);
@@ -74,7 +75,7 @@ fn whom_the_kernel_no_longer_has_under_its_parent_is_linked_by_the_variable() {
 #[test]
 fn without_the_variable_the_line_of_parents_is_asked() {
     let tree = Tree::start();
-    // The child registers once the start of its parent is on record, since nothing else links the two.
+    // The child registers after the start of its parent is on record, since nothing else links the two.
     let go = tree.data.join("go");
     let script = format!(
         "sh -c 'unset SEXTON_PROCESS_ID; while [ ! -e {} ]; do sleep 0.01; done; $R >> $F; exec sleep 1000' & sleep 0.01",
@@ -85,7 +86,8 @@ fn without_the_variable_the_line_of_parents_is_asked() {
     let ids = ids(&file, 1);
     assert_ne!(ids[0], launched);
     assert_eq!(parent(&tree, &ids[0]), *launched);
-    // A process that neither names its parent nor descends from a recorded one has no parent, which is better than a wrong one.
+    // A process that does not name its parent and is not a descendant of a recorded process has no parent. A wrong parent
+    // would be worse.
     let script = "(setsid sh -c 'unset SEXTON_PROCESS_ID; sleep 0.2; $R >> $F; $R >> $F; exec sleep 1000' &)";
     let (_, ids) = registered(&tree, script, 2);
     assert_eq!(ids[0], ids[1]);

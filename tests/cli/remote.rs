@@ -1,5 +1,5 @@
-//! Tasks on another machine: a real sshd, on loopback, as this user. Cut connections, kills and silence have the results that
-//! `docs/tasks.md` describes, and no attempt runs twice at the same time.
+//! Tasks on another machine, a real sshd on loopback with this user. Cut connections, kills and silence have the results
+//! that `docs/tasks.md` describes, and no attempt ever runs twice at once.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Starts a coordinator whose tasks run only on another machine; `None` if there can be none.
+/// Starts another machine, and a coordinator whose tasks run only on it. Returns `None` if no sshd is installed.
 pub(crate) fn start() -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::start();
@@ -44,7 +44,7 @@ pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     })
 }
 
-/// Returns the lines of a file, once there are this many.
+/// Returns the lines of a file, once it has this many.
 pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     until("it is written there", || {
         let text = std::fs::read_to_string(path).ok()?;
@@ -53,7 +53,7 @@ pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     })
 }
 
-/// Returns a script that logs its PID and that it begins, waits until a file exists, and logs that it ends.
+/// Returns a script that logs its PID when it begins, waits until a file exists, and logs when it ends.
 pub(crate) fn waits(far: &Far, more: &str) -> String {
     let (log, go) = (far.path("log"), far.path("go"));
     format!(
@@ -67,7 +67,7 @@ pub(crate) fn let_go(far: &Far) {
     std::fs::write(far.path("go"), "").expect("a writable file");
 }
 
-/// Returns whether a process is running: one that has ended may still have its PID.
+/// Returns whether a process is running. A zombie does not count.
 pub(crate) fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -76,13 +76,13 @@ pub(crate) fn lives(pid: &str) -> bool {
     state.is_some_and(|state| state != "Z")
 }
 
-/// Asserts that no attempt is kept there any more, and that an audit finds nothing.
+/// Asserts that no attempt is kept on the other machine any more, and that an audit finds nothing.
 pub(crate) fn assert_settled(far: &Far, tree: &Tree) {
     far.assert_forgotten();
     tree.assert_all_agrees();
 }
 
-/// Asserts that each attempt that began had ended before the next one began.
+/// Asserts that each attempt in the log ended before the next one began.
 pub(crate) fn assert_one_at_a_time(log: &[String]) {
     for pair in log.windows(2) {
         let both = pair.iter().all(|line| line.starts_with("begin"));
@@ -118,7 +118,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
         &script,
     );
     lines(&far.path("log"), 1);
-    // ssh's command line has the destination, and nothing about the command.
+    // The command line of ssh contains the destination, and nothing about the command.
     for pid in far.all_with("ssh") {
         for file in ["cmdline", "environ"] {
             let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -180,12 +180,12 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
             "{script}: {task}"
         );
     }
-    // A process that the command leaves behind is part of the attempt.
+    // A process that the command leaves running is part of the attempt.
     let log = far.path("left");
     let script = format!("(sleep 0.3; echo left > {}) & exit 0", text(&log));
     over(&tree, add(&tree, &[], &script));
     assert_eq!(lines(&log, 1), ["left"]);
-    // A program that does not exist was never launched, and the task continues.
+    // A program that does not exist was never launched, so the task is tried again.
     let id: u64 = tree
         .well(&["task", "add", "--", "/no/such/program"])
         .trim_end()
@@ -337,7 +337,7 @@ fn what_is_to_end_is_ended_there_with_all_that_it_started() {
     for pid in pids {
         assert!(!lives(&pid), "{pid} lives");
     }
-    // Removing a server settles its attempts.
+    // The removal of the server ends its attempts.
     let removed = add(&tree, &[], &waits(&far, ""));
     lines(&log, 3);
     tree.well(&["server", "remove", "web"]);
@@ -374,7 +374,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
     assert!(err.contains("onnection refused"), "what ssh says: {err}");
     far.listen("/usr/sbin/sshd");
     assert_eq!(over(&tree, id)["exit"], "completed");
-    // A host whose key has changed gets nothing.
+    // If the key of the host has changed, nothing is sent to it.
     let stranger = std::fs::read_to_string(far.path("stranger.pub")).expect("the file exists");
     std::fs::write(
         far.path("known"),
@@ -395,7 +395,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
     assert_settled(&far, &tree);
 }
 
-/// Sends one request to a report socket; returns the answer.
+/// Sends one request to a report socket. Returns the answer.
 fn report(socket: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream
@@ -416,7 +416,7 @@ fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once(
         waits(&far, "")
     );
     let id = add(&tree, &[], &script);
-    // Connections are cut while reports are in transit.
+    // Cut the connections while reports are in transit.
     let saved = far.path("saved");
     for at in [3, 9, 15, 22, 30] {
         lines(&saved, at);
@@ -462,7 +462,7 @@ fn the_wrapper_bears_with_whatever_comes() {
         (b"{\"do\":\"ping\"}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"../../etc\",\"from\":[0,0]}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"0192\",\"from\":[0,0]}\n", "ended"),
-        // Its result was already requested, so the attempt is no longer begun.
+        // The result of this attempt was requested before, so the attempt must not begin any more.
         (
             b"{\"do\":\"start\",\"attempt\":\"0192\",\"command\":[\"touch\",\"ran\"],\"env\":[],\"dir\":\"\",\"grace_ms\":1,\"lost_after_ms\":1000}\n",
             "failed",
@@ -484,7 +484,7 @@ fn the_wrapper_bears_with_whatever_comes() {
     }
 }
 
-/// Starts a coordinator that gives up a machine after this time.
+/// Starts the same as `start`, with a coordinator that gives up a machine after this time.
 pub(crate) fn start_impatient(lost_after: &str) -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::configured(&format!("[tasks]\nserver_lost_after = \"{lost_after}\"\n"));
@@ -508,7 +508,7 @@ fn a_connection_that_stalls_is_given_up_and_made_again() {
         now.iter().any(|pid| !fronts.contains(pid)).then_some(())
     });
     for pid in fronts {
-        // Its remaining reports arrive too late.
+        // The old connection continues, but its remaining reports arrive too late.
         let _gone = kill_process(pid, Signal::CONT);
     }
     let_go(&far);

@@ -1,5 +1,5 @@
-//! Faults on another machine, each with tasks that may run twice and tasks that may not: it shuts down, it does not answer for too
-//! long, it is rebooted, it is removed, and the coordinator is killed meanwhile.
+//! Faults of another machine, each with tasks that may be repeated and tasks that may not: it shuts down, it does not
+//! answer for too long, it is rebooted, it is removed, or the coordinator is killed.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,11 +17,11 @@ use crate::task::came_to;
 use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Both values of `abort_on_failure`: the flags of the task, and the exit of a task whose first attempt is killed.
+/// Both values of `abort_on_failure`: the flags for it, and how a task ends whose first attempt is killed.
 const POLICIES: [(&[&str], &str); 2] = [(&[], "system-error"), (&["--retry"], "completed")];
 
-/// A script whose first attempt writes its PID and continues until SIGTERM, which it handles by exiting with `status`. Later
-/// attempts complete.
+/// Returns a script whose first attempt writes its PID and runs until SIGTERM, on which it exits with `status`. Later
+/// attempts succeed.
 fn handles_term(far: &Far, status: u8) -> String {
     let log = far.path("log");
     let log = text(&log);
@@ -31,7 +31,7 @@ fn handles_term(far: &Far, status: u8) -> String {
     )
 }
 
-/// Adds a task for each policy and each of two statuses with which its command exits on SIGTERM; waits until all of them run.
+/// Adds a task for each policy and for each of two exit statuses after SIGTERM. Returns the tasks once all of them run.
 fn add_handlers(far: &Far, tree: &Tree) -> Vec<(u64, &'static str)> {
     tree.well(&["task", "limit", "default", "4"]);
     let mut tasks = Vec::new();
@@ -52,7 +52,7 @@ fn assert_counted_as_killed(tree: &Tree, tasks: &[(u64, &str)]) {
     }
 }
 
-/// Returns the PID in a line of the log.
+/// Returns the PID at the end of a line of the log.
 fn pid_of(line: &str) -> Pid {
     let pid = line.rsplit(' ').next().and_then(|it| it.parse().ok());
     Pid::from_raw(pid.expect("its PID")).expect("a PID")
@@ -66,7 +66,7 @@ fn an_attempt_that_is_cut_off_counts_as_killed_however_its_command_exits() {
     let tasks = add_handlers(&far, &tree);
     far.shut();
     far.cut();
-    // Each attempt is stopped there because no coordinator has connected, well before it is given up here.
+    // The other machine stops each attempt because no coordinator has connected, well before the coordinator gives it up.
     lines(&far.path("log"), 8);
     far.listen("/usr/sbin/sshd");
     assert_counted_as_killed(&tree, &tasks);
@@ -98,7 +98,7 @@ fn a_command_that_exited_before_it_was_cut_off_has_ended_as_it_did() {
     assert_settled(&far, &tree);
 }
 
-/// Row 15: a server is shut down with tasks on it, and reports so.
+/// Row 15 of Wip's text: a server is shut down while tasks run on it, and reports that.
 #[test]
 fn a_machine_that_shuts_down_stops_its_attempts_and_says_so() {
     let Some((far, tree)) = start() else { return };
@@ -128,7 +128,8 @@ fn a_machine_that_was_started_again_runs_what_may_run_twice() {
     assert_settled(&far, &tree);
 }
 
-/// A server is removed while its tasks run. Those that may run twice run again on another; a second task of the same work id runs, too.
+/// A server is removed while its tasks run. Tasks that may be repeated run again on another server, and then the next
+/// task of the same work id.
 #[test]
 fn a_server_that_is_removed_gives_up_its_tasks_to_another() {
     let Some((far, tree)) = start() else { return };
@@ -143,7 +144,7 @@ fn a_server_that_is_removed_gives_up_its_tasks_to_another() {
         tree.well(&["server", "add", "spare", "--threads", "1"]);
         tree.well(&["server", "remove", "web"]);
         if exit == "completed" {
-            // The work id is still taken, by the attempt on the other server.
+            // The work id is occupied by the attempt on the other server.
             assert_one_at_a_time(&lines(&log, 2));
             assert_eq!(show(&tree, second)["status"], "not-started");
             let_go(&far);
@@ -179,11 +180,11 @@ fn a_work_id_is_free_again_after_its_server_was_lost() {
     far.listen("/usr/sbin/sshd");
     let task = over(&tree, second);
     assert_eq!(task["exit"], "completed", "{task}");
-    // No coordinator requests the result of the first attempt any more, so it is kept there for a while.
+    // No coordinator asks for the result of the first attempt any more, so the other machine keeps it for a while.
     tree.assert_all_agrees();
 }
 
-/// Row 13: the command dies there while no coordinator runs.
+/// Row 13 of Wip's text: the command is killed on the other machine while no coordinator runs.
 #[test]
 fn a_command_that_dies_there_while_the_coordinator_is_dead_has_died() {
     let Some((far, mut tree)) = start() else {

@@ -1,5 +1,5 @@
-//! A network that fails between coordinator and server: for a second, for longer than the timeout of a connection, and for longer
-//! than an attempt continues without a connection.
+//! A network between coordinator and server that fails for a second, for longer than the timeout of a connection, and for
+//! longer than an attempt may run without a connection.
 
 use crate::daemon::text;
 use crate::far::Far;
@@ -8,7 +8,7 @@ use crate::remote::{add, assert_settled, let_go, lines, lives, over, show};
 use crate::tree::Tree;
 use std::time::Duration;
 
-/// The time without a message after which an attempt ends there by itself.
+/// The time without a message after which the other machine ends an attempt.
 const LOST_AFTER: &str = "16s";
 
 fn start() -> Option<(Far, Tree)> {
@@ -29,7 +29,7 @@ fn down(far: &Far, span: Duration) {
     far.network().set_link(true);
 }
 
-/// Returns the beginning of every script: two attempts of one task at the same time leave a note.
+/// Returns the beginning of every script, which leaves a file if two attempts of a task run at once.
 fn alone(far: &Far) -> String {
     let (held, twice) = (far.path("held"), far.path("twice"));
     format!(
@@ -57,7 +57,8 @@ fn a_link_that_fails_for_a_while_interrupts_nothing() {
         text(&far.path("go"))
     );
     let id = add(&tree, &[], &script);
-    // The connection survives the first outage, and is made again after the second. Each falls between a report and its answer.
+    // The connection survives the first outage, and is made again after the second. Each outage begins between a report
+    // and its answer.
     for (at, span) in [(10, 1), (40, 8)] {
         lines(&saved, at);
         down(&far, Duration::from_secs(span));

@@ -1,4 +1,4 @@
-//! Secrets of attempts, here and on another machine: they are in no file, in no log and on no command line.
+//! The secrets of attempts, on this and on another machine, are in no file, in no log and on no command line.
 
 use crate::daemon::text;
 use crate::far::Far;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 /// A secret value that is given to a task.
 const PLANTED: &str = "hush-hush-4711";
 
-/// Lists the regular files below a directory.
+/// Returns the regular files in a directory, at any depth.
 fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
-        // Files that were removed meanwhile contain nothing.
+        // Files that have been removed in the meantime contain nothing.
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
@@ -30,7 +30,7 @@ fn holds(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// Asserts that no file below this directory contains one of these words.
+/// Asserts that no file in this directory contains any of these words.
 fn assert_none_in_files(dir: &Path, words: &[String]) {
     let files = files_below(dir);
     assert!(!files.is_empty(), "there are files");
@@ -42,7 +42,7 @@ fn assert_none_in_files(dir: &Path, words: &[String]) {
     }
 }
 
-/// Asserts that no process has one of these words in its command line.
+/// Asserts that no process has any of these words in its command line.
 fn assert_none_in_command_lines(words: &[String]) {
     let processes = std::fs::read_dir("/proc")
         .expect("the directory exists")
@@ -56,7 +56,7 @@ fn assert_none_in_command_lines(words: &[String]) {
     }
 }
 
-/// Returns a variable of a process.
+/// Returns an environment variable of a process.
 fn variable(pid: &str, name: &str) -> String {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).expect("our own file");
     let environ = String::from_utf8_lossy(&environ).into_owned();
@@ -83,7 +83,7 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     let near = tree.record(process)["pid"].to_string();
     let line = std::fs::read(format!("/proc/{near}/cmdline")).expect("our own file");
     assert!(holds(&line, "near"), "it waits for the attempt");
-    // The planted value has arrived there; and each end has a secret of its own for reports.
+    // The planted value has arrived at the command. Each of the two machines has its own secret for reports.
     assert_eq!(variable(&command, "API_TOKEN"), PLANTED);
     let code = |secret: String| secret.rsplit('.').next().unwrap_or_default().to_owned();
     let words = [

@@ -1,4 +1,4 @@
-//! `sexton replay` as a person uses it: hostile logs end in an error message, and an export replaces no file.
+//! `sexton replay` as a person uses it. Hostile logs end in an error message, and an export never replaces a file.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn replay(arguments: &[&str], log: &str) -> Output {
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
     let mut input = child.stdin.take().expect("it was requested");
-    // A program may close its input once it has read enough.
+    // The program may close its input once it has read enough, so this may fail.
     drop(input.write_all(log.as_bytes()));
     drop(input);
     child.wait_with_output().expect("the process ends")

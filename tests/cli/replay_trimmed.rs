@@ -1,6 +1,6 @@
-//! `sexton replay` of a journal whose beginning is gone: everything that exists is shown; a state begins with a snapshot, which is
-//! printed, and is the same as that of a replay of everything; the digests of checkpoints are compared, and what can no longer be
-//! shown is refused with an explanation.
+//! `sexton replay` of a journal whose first segments were removed. Everything that exists is shown. A state begins from a
+//! snapshot, which is named, and equals that of a replay of the whole journal. The digests of checkpoints are compared.
+//! What cannot be shown any more is refused with an explanation.
 
 #![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// The same history twice: trimmed with its snapshots, and the whole journal alone.
+/// The same history twice: trimmed with its snapshots, and the whole journal without snapshots.
 struct Pasts {
     _files: TempDir,
     trimmed: PathBuf,
@@ -153,7 +153,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     assert_eq!(numbers(&text(&alone.stdout)), numbers(&text(&shown.stdout)));
 }
 
-/// Returns the numbers of the records that were shown.
+/// Returns the sequence numbers of the records that were shown.
 fn numbers(shown: &str) -> Vec<u64> {
     let first = |line: &str| line.split_whitespace().next()?.parse().ok();
     shown.lines().filter_map(first).collect()
@@ -164,7 +164,7 @@ fn inspected(data: &Path) -> Value {
     serde_json::from_slice(&output.expect("the command runs").stdout).expect("valid JSON")
 }
 
-/// Returns the first number in the journal.
+/// Returns the first sequence number in the journal.
 fn first_there(data: &Path) -> u64 {
     let found = inspected(data);
     let segments = found["journal"]["segments"].as_array();

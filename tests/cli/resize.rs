@@ -1,4 +1,5 @@
-//! The pair of `examples/resize/`: a worker with greenstalk, and a plain script under `sexton work`, do the same jobs.
+//! The two workers of `examples/resize/` do the same jobs: one uses greenstalk, and the other is a plain script that
+//! `sexton work` runs.
 
 use crate::client_programs::greenstalk;
 use crate::daemon::{Daemon, text};
@@ -13,7 +14,8 @@ const GUIDE: &str = include_str!("../../docs/coming-from-beanstalkd-celery-rq-an
 const WORKER: &str = include_str!("../../examples/resize/worker.py");
 const RESIZE: &str = include_str!("../../examples/resize/resize");
 
-/// A coordinator, a directory with pictures, and the jobs that shrink them. The last job is for a file that is not a picture.
+/// Starts a coordinator with jobs, in a directory with pictures. The jobs shrink the pictures, and the last is for a file
+/// that is not a picture.
 fn jobs() -> (Tree, tempfile::TempDir) {
     let (mut tree, _) = Tree::to_come();
     let flags = ["--data", text(&tree.data), "--beanstalk", "127.0.0.1:0"];
@@ -46,7 +48,7 @@ fn assert_shrunk(tree: &Tree, files: &Path, output: &Output) {
         "{errors}"
     );
     let small = |name: &str| std::fs::read(files.join(name)).expect("it was made");
-    // Of each four by four bytes, those in the corners of the quarters.
+    // The pixels in the corners of the four quarters of a picture of four by four bytes.
     let two = [[0, 1, 2, 6, 7, 8], [24, 25, 26, 30, 31, 32]].concat();
     assert_eq!(small("cat.2.ppm"), [b"P6\n2 2\n255\n", &two[..]].concat());
     assert_eq!(small("cat.1.ppm"), b"P6\n1 1\n255\n\x00\x01\x02");

@@ -1,4 +1,4 @@
-//! The run directory of a launched process: the script that runs it again, and its PID file.
+//! The run directory of a launched process: a script that runs its command again, and its PID file.
 
 use crate::coordinator::done;
 use crate::daemon::text;

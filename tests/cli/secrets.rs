@@ -1,5 +1,5 @@
-//! Secrets: sexton neither writes nor shows the value of a secret in the environment, and masks a secret in the arguments, which has to be
-//! allowed, wherever they are shown.
+//! Secrets: sexton neither writes nor shows the value of a secret in the environment. It masks a secret in the arguments,
+//! which must be allowed, wherever the arguments are shown.
 
 use crate::coordinator::done;
 use crate::daemon::text;
@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 
 const SECRET: &str = "hunter2-planted-and-looked-for";
 
-/// A `sexton events` that writes to a file, started before anything happens.
+/// A running `sexton events`, and the file to which it writes.
 struct Events(Child, tempfile::NamedTempFile);
 
 impl Events {
@@ -24,7 +24,7 @@ impl Events {
         Self(command.spawn().expect("the command starts"), file)
     }
 
-    /// Waits for the event of the end of this process, and returns all events.
+    /// Waits for the event of the end of this process. Returns all events.
     fn until_ended(&self, id: &str) -> String {
         until("its end is shown", || {
             let shown = std::fs::read_to_string(self.1.path()).ok()?;
@@ -36,13 +36,13 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // It may have ended with the coordinator.
+        // It may have ended together with the coordinator.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Lists the files below a directory that contain a secret. Asserts that there are files.
+/// Returns the files in a directory, at any depth, that contain a secret. Fails the test if there are no files.
 pub(crate) fn files_with(secret: &str, directory: &Path) -> Vec<String> {
     let (mut found, mut looked_at) = (Vec::new(), 0);
     let mut folders = vec![directory.to_owned()];
@@ -152,7 +152,7 @@ fn one_in_the_arguments_is_refused_or_masked_wherever_it_is_shown() {
     ] {
         assert!(!shown.contains(SECRET), "{shown}");
     }
-    // A search does not reveal it, either.
+    // A search for the secret does not reveal it either.
     let found = |text: &str| tree.well(&["ps", "--all", "--count", &format!("--search={text}")]);
     assert_eq!(found(SECRET), "0\n");
     assert_eq!(found("hunter2"), "0\n");

@@ -1,4 +1,4 @@
-//! The program as a person uses it: its output, its lookups, its refusals, and its exit statuses.
+//! `sexton serve` as a person uses it: its output, what it refuses, and its exit statuses.
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{self, Client, request};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Runs a command to its end; returns its exit status, standard output, and standard error on one line.
+/// Runs a command to its end. Returns its exit status, its output, and its errors on one line.
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -17,20 +17,20 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), line)
 }
 
-/// Runs `serve` with these flags, which must fail to start; returns exit status and message.
+/// Runs `serve` with these flags, with which it must fail to start. Returns the exit status and the message.
 fn refused(flags: &[&str]) -> (Option<i32>, String) {
     let (status, output, errors) = run(&mut serve(flags));
     assert_eq!(output, "", "no ready line");
     (status, errors)
 }
 
-/// Like `refused`, with a data directory.
+/// Returns the same as `refused`, with a data directory.
 fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
     refused(&[&["--data", text(data)], more].concat())
 }
 
 fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) {
-    // Long lines are folded when they are rendered, and continued with a bar.
+    // Long lines in messages are folded, and continued after a bar. So compare without blanks and bars.
     let dense: String = errors.split([' ', '|', '│']).collect();
     for word in words {
         let wanted: String = word.split_whitespace().collect();
@@ -43,7 +43,7 @@ fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// Returns a directory in which this many locks were requested, after a clean stop.
+/// Returns a directory in which this number of locks were requested, after a clean stop.
 fn used(locks: u32) -> TempDir {
     let files = files();
     let daemon = Daemon::serve(&["--data", text(files.path())]);
@@ -370,7 +370,7 @@ fn a_newer_journal_is_left_alone() {
 #[test]
 fn a_damaged_journal_names_file_offset_and_number() {
     let files = used(20);
-    // A record that a snapshot covers would be skipped.
+    // A damaged record that a snapshot covers would be skipped, so remove the snapshots.
     std::fs::remove_dir_all(files.path().join("snapshots")).expect("there are some");
     let segment = first_segment(&files);
     let bytes = std::fs::read(&segment).expect("the file is readable");
@@ -412,7 +412,7 @@ fn a_damaged_journal_names_file_offset_and_number() {
         file.write_all_at(&bytes[place..=place], place as u64)
             .expect("connected");
     }
-    // Once restored, the journal opens again; a flipped bit in the zeros after the records does no harm.
+    // After the damage is undone, the journal opens again. A flipped bit in the zeros after the records does no harm.
     file.write_all_at(&[0x10], used as u64 + 5000)
         .expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(files.path())]);

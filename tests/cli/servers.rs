@@ -1,4 +1,4 @@
-//! `sexton server`: inventories, and when servers are updated.
+//! `sexton server`: inventories, and the reasons for which servers are updated.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, sexton, text};
@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 use tempfile::tempdir;
 
-/// The variable by which scripts find the program.
+/// The path of the program.
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
 #[test]
@@ -34,7 +34,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
     let update = ["server", "update", "--data", data, "--from", from];
     lease(&[&["command", "--", SEXTON], update.as_slice()].concat());
 
-    // A server announces itself.
+    // A server announces itself, which triggers an update.
     let said = tree.well(&["server", "announce"]);
     assert_eq!(said, "the servers are being looked up now\n");
     let has = |host: &str| {
@@ -45,13 +45,13 @@ fn servers_are_looked_up_when_they_are_wanted() {
     };
     until("the inventory is loaded", || has("A"));
 
-    // A task that finds no enabled server triggers an update, and then runs.
+    // A task for which no server is enabled triggers an update, and then runs.
     tree.well(&["server", "disable", "A"]);
     std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--wait", "1m", "--", "true"]);
     has("B").expect("it ran there");
 
-    // A task that cannot be launched triggers an update, too.
+    // A task that cannot be launched also triggers an update.
     std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--", "/nowhere/program"]);
     until("the inventory is loaded", || has("C"));
@@ -90,7 +90,7 @@ fn an_inventory_is_watched() {
     watching.wait().expect("the process ends");
     let mut rest = String::new();
     told.read_to_string(&mut rest).expect("UTF-8");
-    // A file may have been read while it was being written.
+    // The file may have been read while it was written, which adds a line.
     assert!(rest.lines().count() <= 2, "{rest}");
 }
 

@@ -1,5 +1,5 @@
-//! The program under a service manager: its notifications, the listeners that it is passed, its unit files, and running as
-//! process 1.
+//! The program under a service manager: its notifications, the listeners that the manager passes, its unit files, and the
+//! program as process 1.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, serve, serve_by, sexton, text};
 use crate::left_out::left_out;
@@ -19,7 +19,7 @@ fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// The receiving end of a service manager.
+/// The service manager's socket for notifications.
 struct NotifySocket(UnixDatagram);
 
 impl NotifySocket {
@@ -38,7 +38,7 @@ impl NotifySocket {
         String::from_utf8_lossy(told).into_owned()
     }
 
-    /// Returns all notifications up to one that has this line.
+    /// Returns all notifications up to and including one that has this line.
     fn until(&self, line: &str) -> Vec<String> {
         let mut heard = vec![self.receive()];
         while !heard.last().is_some_and(|last| has(last, line)) {
@@ -47,7 +47,7 @@ impl NotifySocket {
         heard
     }
 
-    /// Returns all notifications that have not been read.
+    /// Returns the notifications that have arrived and were not read.
     fn rest(&self) -> Vec<String> {
         self.0.set_nonblocking(true).expect("it is a socket");
         let mut told = [0; 512];
@@ -143,7 +143,7 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     command.env("WATCHDOG_USEC", "1").env("WATCHDOG_PID", "1");
     let daemon = Daemon::start(command);
     ear.until("READY=1");
-    // Each of these takes a turn of the loop in which a watchdog message would be due.
+    // Each of these signals is handled in a turn of the loop that would also send a watchdog message.
     for _ in 0..3 {
         daemon.signal(Signal::USR1);
         daemon.until_logged("SIGUSR1 ignored");
@@ -158,13 +158,14 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     );
 }
 
-/// The descriptors 3, 4 and 5 that a service manager passes, in this order.
+/// The descriptors that a service manager passes, from 3 on, and their names.
 struct Passed {
     names: &'static str,
     descriptors: [Option<OwnedFd>; 2],
 }
 
-/// `serve` with passed listeners. A shell in between moves them to the right numbers and sets its own process id.
+/// Returns `serve` with passed listeners. A shell moves them to the right numbers, and sets the variable with its own
+/// process id.
 fn passed(passed: Passed, flags: &[&str]) -> Command {
     let Passed { names, descriptors } = passed;
     let count = descriptors.iter().flatten().count();
@@ -212,7 +213,7 @@ fn passed_listeners_become_listeners() {
     let ear = NotifySocket::at(&notify);
     let (lockserver, lockserver_at) = listener();
     let (http, http_at) = listener();
-    // A client that connects before the coordinator runs is served once it does.
+    // A client that connects before the coordinator runs is served once it runs.
     let early = TcpStream::connect(lockserver_at).expect("the server is already listening");
     let descriptors = Passed {
         names: "lockserver:http",
@@ -318,7 +319,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     let file = std::fs::File::open("/dev/null").expect("the file exists");
     let said = refuse("http", Some(file.into()), None, memory);
     assert!(said.contains("not a socket"), "{said}");
-    // The rules for an address also apply to a passed listener.
+    // An address beyond loopback needs a token, even if its listener is passed.
     let open = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let said = refuse("http", Some(open.into()), None, memory);
     assert!(
@@ -349,7 +350,7 @@ fn the_units_are_well_formed() {
         "sexton-socket.socket",
     ] {
         let unit = std::fs::read_to_string(root.join(name)).expect("the file exists");
-        // The program is in the directory of this build.
+        // Use the program of this build in the unit.
         let unit = unit.replace("/usr/local/bin/sexton", PROGRAM);
         let path = files.path().join(name);
         std::fs::write(&path, unit).expect("a writable file");
@@ -361,10 +362,10 @@ fn the_units_are_well_formed() {
         .output();
     match verified {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        // systemd is not installed everywhere, not even in CI: the lines of the units are checked below in any case.
+        // systemd is not installed everywhere, not even in CI. The lines of the units are checked below in any case.
         Err(error) => println!("skipped: `systemd-analyze verify` of the units, {error}"),
     }
-    // The variables that the unit sets are settings.
+    // Every variable that the unit sets is a setting.
     let unit = std::fs::read_to_string(&units[0]).expect("the file exists");
     assert!(unit.contains("Type=notify") && unit.contains("WatchdogSec="));
     for line in unit
@@ -379,7 +380,7 @@ fn the_units_are_well_formed() {
     }
 }
 
-/// Returns whether a process may have its own namespace here.
+/// Returns whether this process may create PID namespaces.
 fn namespaces() -> bool {
     let tried = Command::new("unshare")
         .args(["--pid", "--fork", "true"])
@@ -389,7 +390,7 @@ fn namespaces() -> bool {
     may
 }
 
-/// Returns the process that `unshare` created.
+/// Returns the child that `unshare` has started.
 fn child_of(unshare: u32) -> Pid {
     let children = format!("/proc/{unshare}/task/{unshare}/children");
     let child = until("its child", || {
@@ -399,8 +400,8 @@ fn child_of(unshare: u32) -> Pid {
     Pid::from_raw(child).expect("a process")
 }
 
-/// beanstalkd does not handle SIGTERM, so the signal does not end it as process 1, like any unhandled signal. A program in its
-/// place exits with the status that a shell reports for a process ended by the signal.
+/// beanstalkd does not handle SIGTERM, and the kernel does not end process 1 by an unhandled signal. So a program in its
+/// place handles it, and exits with the status that a shell reports for a process that the signal ended.
 #[test]
 fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
     if !namespaces() {
@@ -415,7 +416,8 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
             .arg(format!("unix:{}", socket.display()))
             .spawn()
             .expect("the command starts");
-        // It listens before it handles signals, and serves after that: process 1 is not ended by a signal that it does not handle.
+        // The program listens before it handles signals. Wait until it serves, because an unhandled signal does not end
+        // process 1.
         let mut client = until("it listens", || UnixStream::connect(&socket).ok());
         client.write_all(b"list-tube-used\r\n").expect("connected");
         client

@@ -1,4 +1,5 @@
-//! How services and processes are shown: why one could not be launched, its output, its status, and the names in the system's list.
+//! How services and processes are shown: why one could not be launched, its output, its status, and its name in the
+//! system's list of processes.
 
 use crate::patience::until;
 use crate::services::Application;

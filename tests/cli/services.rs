@@ -1,4 +1,4 @@
-//! Services with the real program: defined in its configuration, restarted when they end, and stopped with it.
+//! Services with the real program: they are defined in its configuration, restarted when they end, and stopped with it.
 
 use crate::coordinator::{CommandOutput, command, done};
 use crate::daemon::{Daemon, sexton, text};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
 
-/// A coordinator with services. The services and its keeper end with the test.
+/// A coordinator with services. Its services and its keeper end with the test.
 pub(crate) struct Application {
     pub(crate) daemon: Option<Daemon>,
     pub(crate) files: TempDir,
     flags: Vec<&'static str>,
 }
 
-/// A command that runs until it is told to end.
+/// A command that runs until it is stopped.
 const LONG: &str = "command = [\"sleep\", \"1000\"]\n";
 
 impl Application {
@@ -57,7 +57,7 @@ impl Application {
         self.daemon.take().expect("a server").kill();
     }
 
-    /// Stops it cleanly; returns its log.
+    /// Stops it cleanly. Returns its log.
     fn stop(&mut self) -> String {
         let daemon = self.daemon.take().expect("a server");
         daemon.signal(Signal::TERM);
@@ -92,7 +92,7 @@ impl Application {
         status.expect("it has a status").to_owned()
     }
 
-    /// Returns the PID of the first process of a service, if it is running.
+    /// Returns the PID of a service's first process, or `None` if it is not running.
     pub(crate) fn running(&self, name: &str) -> Option<i32> {
         let view = self.view(name);
         let runs = view.pointer("/status")? == "running";
@@ -100,7 +100,7 @@ impl Application {
         i32::try_from(pid.as_i64()?).ok()
     }
 
-    /// Waits until it is running; returns its PID.
+    /// Waits until the service is running. Returns its PID.
     pub(crate) fn until_running(&self, name: &str) -> i32 {
         until(&format!("{name} runs"), || self.running(name))
     }
@@ -114,7 +114,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // Stop the services before the keeper ends, since only a coordinator stops them.
+        // Let a coordinator stop the services, because the end of the keeper does not.
         if self.daemon.is_none() {
             self.serve();
         }
@@ -124,7 +124,7 @@ impl Drop for Application {
             .ok()
             .and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
         if let Some(keeper) = keeper {
-            // The process may have ended by itself.
+            // The process may have ended already.
             let _ = kill_process(keeper, Signal::KILL);
         }
     }
@@ -132,7 +132,7 @@ impl Drop for Application {
 
 fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    // A zombie that is not reaped yet has ended.
+    // A zombie has ended.
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -217,7 +217,7 @@ fn services_start_after_those_that_they_come_after() {
     ));
     application.until_status("migrate", "failed");
     assert_eq!(application.status("a-web"), "waiting");
-    // The service does not start, and the request does not wait for that to change.
+    // The service cannot start yet, and the request does not wait for that.
     let started = application.run(&["start", "a-web"]);
     assert_eq!(started.status, 1, "{started:?}");
     assert!(started.err.contains("a-web is waiting"), "{started:?}");
@@ -288,7 +288,7 @@ fn a_reload_touches_only_what_changed() {
     });
     assert!(!lives(gone) && !lives(changed));
     assert_eq!(application.running("same"), Some(same));
-    // A wrong configuration changes nothing.
+    // A wrong configuration changes nothing, and its problem is shown in the status.
     application.write("[services.same]\ncommand = [\"true\"]\nafter = [\"none\"]\n");
     assert_eq!(application.run(&["reload"]).status, 1);
     let daemon = application.daemon.as_ref().expect("a server");
@@ -315,7 +315,7 @@ fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
     assert_eq!(application.running("one"), Some(pid));
 }
 
-/// Runs a command that connects to the coordinator, and returns its output.
+/// Runs a command that connects to the coordinator. Returns its output.
 fn done_of(application: &Application, words: &[&str]) -> String {
     let mut command = command(&application.data(), words);
     done(command.output().expect("the command runs")).out
@@ -401,7 +401,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
          command = [\"sh\", \"-c\", \"pwd; echo $API_TOKEN; exec sleep 1000\"]\n\
          secrets = [\"API_TOKEN\"]\nenv_file = \"secrets.env\"\n",
     );
-    // The service is not started without its secret, which is missing.
+    // The service is not started while its secret is missing.
     until("the reason is shown", || {
         let view = application.view("web");
         let failure = view["instances"][0]["last"]["failure"]["step"].clone();
@@ -423,7 +423,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
     assert!(!listed.contains("tell-nobody"), "{listed}");
 }
 
-/// Returns the errors of `sexton config` and `sexton serve` about a file, without its path.
+/// Returns the errors of `sexton config` and `sexton serve` about a configuration, without the path of the file.
 fn refused(config: &str) -> String {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");

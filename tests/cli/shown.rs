@@ -1,7 +1,8 @@
-//! Pages of the documentation as programs: their blocks of commands are run, and their output must match the page.
+//! Runs pages of the documentation as programs: the commands in a page's blocks are run, and their output must match the
+//! page.
 //!
-//! A line `$ COMMAND` is run; the lines below it are its output. `...` within a line stands for anything, alone for any
-//! number of lines, and runs of spaces count as one.
+//! A line `$ COMMAND` is a command, and the lines below it are its output. `...` within a line matches any text, and a
+//! line `...` matches any number of lines. Runs of spaces count as one space.
 
 use crate::daemon::{PROGRAM, forget_environment};
 use crate::tree::Tree;
@@ -12,24 +13,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Printed between the outputs of commands, with the exit status of the previous one.
+/// Printed after each command's output, with the exit status of the command.
 const BETWEEN: &str = "--- next ---";
 
-/// A command, and the output that the page shows.
+/// A command, and the output that the page shows for it.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) command: String,
     pub(crate) printed: Vec<String>,
 }
 
-/// The result of a step.
+/// The output of a command, and its exit status.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) printed: String,
     pub(crate) status: i32,
 }
 
-/// Returns the fenced blocks of a page that are in this language, line by line.
+/// Returns the lines of the page's fenced blocks in this language, block by block.
 pub(crate) fn fenced<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     let mut blocks = Vec::new();
     let mut within = None;
@@ -74,7 +75,8 @@ fn steps(lines: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// Puts the program first on the path of a shell that runs a page, and removes variables that would change its behaviour.
+/// Puts the program first on the path of a shell that runs a page, and removes variables that would configure the
+/// program.
 pub(crate) fn as_a_reader(shell: &mut Command) {
     let programs = Path::new(PROGRAM).parent().expect("it is in a directory");
     let path = std::env::var_os("PATH").expect("there are programs");
@@ -84,7 +86,7 @@ pub(crate) fn as_a_reader(shell: &mut Command) {
     shell.env("PATH", paths).stdin(Stdio::null());
 }
 
-/// Combines commands into one script, each followed by a mark with its exit status.
+/// Combines commands into one script. Each is followed by a mark with its exit status.
 pub(crate) fn script(commands: impl IntoIterator<Item = String>) -> String {
     let marked = |command: String| format!("{command}\necho \"{BETWEEN} $?\"\n");
     commands.into_iter().map(marked).collect()
@@ -96,7 +98,7 @@ pub(crate) fn parts(printed: &str) -> Vec<Ran> {
     let mut part = String::new();
     for line in printed.lines() {
         match line.split_once(BETWEEN) {
-            // Output without a final line end is followed by the mark in the same line.
+            // Output without a final line end is followed by the mark on the same line.
             Some((rest, status)) => {
                 part.push_str(rest);
                 ran.push(Ran {
@@ -114,7 +116,7 @@ pub(crate) fn parts(printed: &str) -> Vec<Ran> {
     ran
 }
 
-/// Returns whether the output matches the page.
+/// Returns whether the output of a command matches the page.
 pub(crate) fn is_as_shown(printed: &str, shown: &[String]) -> bool {
     let plain = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let printed: Vec<String> = printed.lines().map(plain).collect();
@@ -133,7 +135,7 @@ fn are_like(printed: &[String], shown: &[String]) -> bool {
     }
 }
 
-/// Returns whether a line matches the page.
+/// Returns whether a line of output matches a line of the page.
 fn is_like(line: &str, shown: &str) -> bool {
     let Some((first, rest)) = shown.split_once("...") else {
         return line == shown;
@@ -151,7 +153,7 @@ fn is_like(line: &str, shown: &str) -> bool {
     line.ends_with(last)
 }
 
-/// A reader of a page: a shell in a directory of its own, whose coordinators use free ports.
+/// A reader of a page: a shell in its own directory, whose coordinators use free ports.
 pub(crate) struct Reader {
     tree: Tree,
     files: PathBuf,
@@ -175,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// Creates a file in its directory.
+    /// Creates a file in the reader's directory.
     pub(crate) fn file(&self, name: &str, text: &str) {
         let file = self.files.join(name);
         std::fs::write(&file, text).expect("a writable file");
@@ -183,20 +185,20 @@ impl Reader {
         std::fs::set_permissions(&file, mode).expect("our own file");
     }
 
-    /// Returns the content of a file in its directory.
+    /// Returns the content of a file in the reader's directory.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.files.join(name)).expect("the file exists")
     }
 
-    /// Replaces a path or a port of a page by the one of this reader.
+    /// Replaces the paths and ports of a page with those of this reader.
     pub(crate) fn replaced(&self, text: &str) -> String {
         let demo = ["/t", "mp/sexton-demo"].concat();
         let backup = ["/t", "mp/sexton-backup"].concat();
         let mut text = text
             .replace(&demo, &self.tree.data.to_string_lossy())
             .replace(&backup, &self.files.join("backup").to_string_lossy())
-            // A kill by name would reach the coordinators of other tests. And a killed coordinator keeps its ports for a moment, which is
-            // over before a person has typed the next command.
+            // A kill by name would hit the coordinators of other tests. And a killed coordinator keeps its ports for a
+            // moment, which a person would not notice, so wait for its end.
             .replace("pkill -9 -f 'sexton serve'", &ended_by("-9"))
             .replace("kill -9 $!", &ended_by("-9"))
             .replace("pkill -f 'sexton serve'", &ended_by("-TERM"));
@@ -206,7 +208,8 @@ impl Reader {
         text
     }
 
-    /// Runs commands in one shell. After a command that starts a coordinator, the next one waits until it is ready.
+    /// Runs commands in one shell. Returns the output of each. After a command that starts a coordinator, the next one
+    /// waits until it is ready.
     pub(crate) fn run(&self, commands: impl IntoIterator<Item = String>) -> Vec<Ran> {
         let command = |command: String| {
             let command = self.replaced(&command);
@@ -221,7 +224,7 @@ impl Reader {
         let script = script(commands.into_iter().map(command));
         let mut shell = Command::new("sh");
         as_a_reader(&mut shell);
-        // A coordinator inherits a file, not the end of a pipe that it would keep open.
+        // Write to files, since a coordinator in the background would keep a pipe open.
         let to_files = format!("exec >>out 2>>errors\n{script}");
         shell.args(["-c", &to_files]).current_dir(&self.files);
         shell.env("XDG_STATE_HOME", &self.files);
@@ -237,7 +240,7 @@ impl Reader {
         parts(&self.read("out"))
     }
 
-    /// Runs the steps of a page, each of which must succeed and print the shown output.
+    /// Runs the steps of a page. Each must succeed and print the output that the page shows.
     pub(crate) fn follow(&self, steps: &[Step]) {
         let ran = self.run(steps.iter().map(|step| step.command.clone()));
         assert_eq!(ran.len(), steps.len(), "{ran:?}");
@@ -252,7 +255,7 @@ impl Reader {
     }
 }
 
-/// Waits for the ready line of a coordinator, at most a minute.
+/// Shell commands that wait for the ready line of a coordinator, for at most a minute.
 const AND_IS_READY: &str = "server=$!; echo $server > server; echo >> starts
 tries=0
 until [ \"$(grep -c '^ready ' out)\" -ge \"$(wc -l < starts)\" ]; do
@@ -260,7 +263,7 @@ until [ \"$(grep -c '^ready ' out)\" -ge \"$(wc -l < starts)\" ]; do
 done
 true";
 
-/// Sends the coordinator this signal, and waits for its end.
+/// Returns shell commands that send the coordinator this signal, and wait for its end.
 fn ended_by(signal: &str) -> String {
     format!("{{ kill {signal} \"$(cat server)\"; wait \"$(cat server)\" || true; }}")
 }
@@ -270,11 +273,11 @@ fn without_remark(command: &str) -> &str {
     command.trim_end()
 }
 
-/// The next port of this process that no reader uses.
+/// The next port that no reader of this process has used.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
-/// Returns free ports, below those that the system assigns by itself. Each reader gets different ones, even while the coordinator
-/// of an earlier reader does not listen yet.
+/// Returns free ports below those that the system assigns to clients. Each reader gets different ones, even if the
+/// coordinator of an earlier reader does not listen yet.
 fn free_ports() -> [u16; 3] {
     let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("a small number") * 30;
     std::array::from_fn(|_| {
@@ -290,7 +293,7 @@ impl Drop for Reader {
         self.tree.end_processes();
         let server = std::fs::read_to_string(self.files.join("server")).unwrap_or_default();
         if let Some(server) = server.trim().parse().ok().and_then(Pid::from_raw) {
-            // The process may have ended by itself.
+            // The process may have ended already.
             let _ = kill_process(server, Signal::KILL);
         }
     }

@@ -1,4 +1,4 @@
-//! Each of LockServer's signals, sent to a real process.
+//! Each of LockServer's signals, sent to the real program.
 
 use crate::daemon::{Daemon, text};
 use crate::lockserver::{self, Client, request};
@@ -166,7 +166,7 @@ fn usr1_writes_statistics_and_locks() {
     );
     let data = files.path().join("data");
     let (statistics, locks) = (data.join("lockserver.stats"), data.join("lockserver.locks"));
-    // The existing file is replaced as a whole: a reader that has it open continues to read the old one.
+    // The file is replaced as a whole, so a reader that has the old file open continues to read it.
     std::fs::write(&statistics, "old").expect("a writable file");
     let old = std::fs::File::open(&statistics).expect("the file exists");
     daemon.signal(Signal::USR1);
@@ -198,7 +198,7 @@ fn usr1_writes_statistics_and_locks() {
     let [first, ..] = lines.as_slice() else {
         panic!("no locks in {written}")
     };
-    // A lock whose last second has passed is not written any more.
+    // An entry whose last second has passed is not written any more.
     let lines = if *first == bobs { &lines[1..] } else { &lines };
     assert_eq!(
         lines,

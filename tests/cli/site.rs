@@ -1,7 +1,7 @@
-//! Runs every command of the documentation as shown there, or lists it with the reason why it is not run.
+//! Runs every command in the documentation as it is shown. Commands that are not run are listed with the reason.
 //!
-//! Pages that consist of one session have tests of their own, in `readme.rs` and `guide.rs`. `site_blocks.rs` lists the blocks of
-//! all other pages.
+//! Separate tests, in `readme.rs` and `guide.rs`, run the pages that consist of one session. `site_blocks.rs` lists the
+//! blocks of all other pages.
 
 use crate::left_out::left_out;
 use crate::shown::{Reader, Step, as_a_reader, is_as_shown};
@@ -30,7 +30,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// Returns the commands of a fenced block, each with the output shown below it. A script is one command.
+/// Returns the commands of a fenced block, each with the output shown below it. A whole script is one command.
 fn steps(language: &str, lines: &[&str]) -> Vec<Step> {
     let step = |command: &str| Step {
         command: command.to_owned(),
@@ -87,7 +87,8 @@ fn is_listed(page: &str, step: &Step) -> bool {
     listed.any(|(on, begin, _)| *on == page && step.command.starts_with(begin))
 }
 
-/// Returns the steps of the block whose first command begins with `block.begins`; an exact match is preferred.
+/// Returns the steps of the block whose first command begins with `block.begins`. A block whose first command is equal to
+/// it has precedence.
 fn found(block: &Block) -> Vec<Step> {
     let blocks = blocks(&read(block.page));
     let exact = blocks.iter().position(|it| first(it) == block.begins);
@@ -97,7 +98,7 @@ fn found(block: &Block) -> Vec<Step> {
     steps.unwrap_or_else(|| panic!("{}: no block begins with {}", block.page, block.begins))
 }
 
-/// Returns the first command of a block; `blocks` returns no empty blocks.
+/// Returns the first command of a block. Blocks are never empty.
 fn first(block: &[Step]) -> &str {
     let [first, ..] = block else {
         panic!("the block is empty");
@@ -113,7 +114,7 @@ fn replaced(text: &str, pairs: &[(&str, &str)]) -> String {
     text
 }
 
-/// Replaces every number in a text by `0`.
+/// Returns the text with every number replaced with `0`.
 fn without_numbers(text: &str) -> String {
     let mut plain = String::new();
     let mut within = false;
@@ -128,7 +129,7 @@ fn without_numbers(text: &str) -> String {
     plain
 }
 
-/// Runs a block in one shell, after the commands that prepare it, and compares the output.
+/// Runs a block in one shell, after the commands that prepare it. Compares its output with the page.
 fn follow(block: &Block) {
     let steps = found(block);
     let shown: Vec<&Step> = steps
@@ -178,7 +179,7 @@ fn follow(block: &Block) {
     }
 }
 
-/// Runs the blocks of a page.
+/// Runs the blocks of a page that are listed.
 fn run(page: &str) {
     for block in BLOCKS.iter().filter(|block| block.page == page) {
         for program in block.needs {
@@ -236,10 +237,10 @@ fn the_blocks_of_the_page_on_lockserver_run() {
     run("docs/protocols/lockserver.md");
 }
 
-/// Blocks that a separate test below runs: the page, and the beginning of the first command.
+/// Blocks that a separate test in this file runs: the page, and the beginning of the block's first command.
 const OF_THEIR_OWN: &[(&str, &str)] = &[("docs/tools.md", "sexton job progress")];
 
-/// Each line of the block is the last line of a script that works on a job.
+/// Each line of the block is used as the last line of a script that works on a job.
 #[test]
 fn reports_on_a_job_are_as_the_page_of_tools_shows_them() {
     let (page, begins) = OF_THEIR_OWN[0];

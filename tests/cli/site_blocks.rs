@@ -1,31 +1,31 @@
-//! The blocks that `site.rs` runs, each with its preparation and with replacements for names and numbers that differ from run to
-//! run; and the commands that are not run, each with the reason.
+//! The blocks that `site.rs` runs, each with its preparation and with replacements for names and numbers that differ
+//! between runs. Also the commands that are not run, each with the reason.
 
-/// How the output of a command is compared with the output that the page shows, if it shows any.
+/// How the output of a block's commands is compared with the output that the page shows.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
     /// It must be equal, after these replacements in the page's output.
     AsShown(&'static [(&'static str, &'static str)]),
-    /// The same, but any number matches any other.
+    /// It must be equal after these replacements, except that any number matches any other.
     ButNumbers(&'static [(&'static str, &'static str)]),
-    /// The output is not compared; each command must succeed. The page shows no output, or that of a different history.
+    /// It is not compared, but each command must succeed. The page shows no output, or that of a different history.
     Any,
 }
 
 /// A block of a page.
 pub(crate) struct Block {
     pub(crate) page: &'static str,
-    /// The beginning of its first command.
+    /// The beginning of the block's first command.
     pub(crate) begins: &'static str,
-    /// The index of the page's TOML block that becomes `app.toml`.
+    /// The index of the TOML block of the page that is written to `app.toml`, if any.
     pub(crate) tables: Option<usize>,
     pub(crate) files: &'static [(&'static str, &'static str)],
-    /// The block is skipped if one of these programs is missing.
+    /// Programs that the block needs. It is skipped if one of them is missing.
     pub(crate) needs: &'static [&'static str],
     pub(crate) before: &'static [&'static str],
-    /// Replacements in the commands.
+    /// Replacements in the block's commands.
     pub(crate) instead: &'static [(&'static str, &'static str)],
-    /// If set, the block is not run as commands, but written to this file.
+    /// The file to which the block is written. If it is set, the block is not run as commands.
     pub(crate) as_file: Option<&'static str>,
     pub(crate) after: &'static [&'static str],
     pub(crate) output: Output,
@@ -44,13 +44,13 @@ const PLAIN: Block = Block {
     output: Output::Any,
 };
 
-/// A shell expansion to the number of the task that was added last.
+/// A shell expansion to the id of the task that was added last.
 const TASK: &str = "$(sexton task list | awk 'END { print $1 }')";
 
 const WELL: &str = "#!/bin/sh\nexit 0\n";
 const STAYS: &str = "#!/bin/sh\nexec sleep 1000\n";
 
-/// Pages that consist of one session, and the test that runs it.
+/// Pages that consist of one session, each with the test file that runs it.
 pub(crate) const SESSIONS: &[(&str, &str)] = &[
     ("README.md", "readme.rs"),
     ("docs/first-hour.md", "guide.rs"),
@@ -62,7 +62,7 @@ pub(crate) const SESSIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Commands that are not run here: the page, the beginning of the command, and the reason.
+/// Commands that are not run: the page, the beginning of the command, and the reason.
 pub(crate) const NOT_RUN: &[(&str, &str, &str)] = &[
     (
         "docs/index.md",
@@ -173,7 +173,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     Block {
         page: "docs/tools.md",
         begins: "sexton queue push",
-        // A second job, so that one is ready while the other is claimed.
+        // Add a second job, so that one is ready while the other is claimed.
         before: &["sexton serve &", "sexton queue push purges x"],
         instead: &[
             ("--wait 60", "--wait 60 | tee claim"),
@@ -190,7 +190,7 @@ pub(crate) const BLOCKS: &[Block] = &[
             "sexton queue push mails x",
             "sexton queue push calls x",
         ],
-        // With --wait they would not end.
+        // These commands would not end with --wait.
         instead: &[
             ("--wait --procs", "--procs"),
             ("--wait --throttle", "--throttle"),
@@ -376,7 +376,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         page: "docs/leases.md",
         begins: "sexton lease show sync",
         files: &[("sync", WELL)],
-        // One pass has ended, and the next one waits for its date.
+        // One pass has ended, and the next one waits for the period.
         before: &[
             "sexton serve &",
             "sexton lease run sync -- ./sync",
@@ -408,7 +408,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         page: "docs/protocols/lockserver.md",
         begins: "ask()",
         needs: &["bash", "od"],
-        // The shell that runs the blocks has no `/dev/tcp`.
+        // The shell that runs the blocks has no `/dev/tcp`, so use a function instead.
         instead: &[
             ("ask() { ", "cat > ask <<'END'\n"),
             ("; }", "\nEND"),

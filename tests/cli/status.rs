@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A coordinator with an HTTP listener.
+/// Starts a coordinator with an HTTP listener on this directory.
 fn start(data: &Path, flags: &[&str]) -> Daemon {
     Daemon::start(serve(data, flags))
 }
@@ -25,7 +25,7 @@ fn serve(data: &Path, flags: &[&str]) -> Command {
     daemon::serve(&[&["--data", daemon::text(data)], http, flags].concat())
 }
 
-/// Returns its status, requested with these headers.
+/// Returns the answer to a request for the coordinator's status with these headers.
 fn get(coordinator: &Daemon, headers: &str) -> String {
     let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
     let request =
@@ -36,7 +36,7 @@ fn get(coordinator: &Daemon, headers: &str) -> String {
     answer
 }
 
-/// Ends it by this signal, and returns its log.
+/// Ends the coordinator with this signal. Returns its log.
 fn end(coordinator: Daemon, signal: Signal) -> String {
     coordinator.signal(signal);
     coordinator.end().1
@@ -107,7 +107,7 @@ fn a_person_and_a_program_read_the_status() {
     let page = text(&status(&data, &[]).stdout);
     let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
-    // The reservation of numbers, the start, and the rules of each actor.
+    // The entries so far are the reservation of numbers, the startup, and the rules of each actor.
     let upto = 2 + sexton::actors::names().len();
     let sealed = format!("a up to seq {upto}, b not sealed");
     assert!(snapshots.contains(&sealed), "{snapshots}");

@@ -1,4 +1,4 @@
-//! The history of one item: what happened to a job, to a queue or under a key, by name, from a directory and live.
+//! The history of one item: the events of a job, a queue or a key, found by its name, from a directory and live.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Runs a command on this directory, which must exit with this status; returns its output.
+/// Runs a command with this data directory, which must exit with this status. Returns its output.
 fn run(data: &Path, words: &[&str], status: i32) -> String {
     let mut command = sexton();
     command.args(words).arg("--data").arg(data);
@@ -25,7 +25,7 @@ fn json(data: &Path, words: &[&str]) -> Value {
     serde_json::from_str(&out).expect("valid JSON")
 }
 
-/// Runs a command that reads a directory and must exit with this status; returns its output.
+/// Runs a command that reads a directory, which must exit with this status. Returns its output.
 fn read(command: &str, data: &Path, words: &[&str], status: i32) -> String {
     let mut reading = sexton();
     reading.arg(command).arg(data).args(words);
@@ -33,7 +33,7 @@ fn read(command: &str, data: &Path, words: &[&str], status: i32) -> String {
     format!("{out}{err}")
 }
 
-/// Returns the events, line by line: the word after number, time and actor.
+/// Returns the kind of each event, which follows the number, the time and the actor in its line.
 fn kinds(story: &str) -> Vec<&str> {
     assert!(!story.contains("slot"), "names instead of slots: {story}");
     let words = story.lines().map(|line| line.split_whitespace().nth(3));
@@ -45,7 +45,7 @@ fn push(data: &Path, queue: &str, ttr: &str) -> String {
     told["id"].as_u64().expect("a number").to_string()
 }
 
-/// Claims a job; returns its id and its token.
+/// Claims a job. Returns its id and its token.
 fn pop(data: &Path, queue: &str) -> (String, String) {
     let told = json(data, &["queue", "pop", queue, "--wait", "30"]);
     let part = |name: &str| {
@@ -207,7 +207,7 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     drop(events.wait());
 }
 
-/// A process is identified by numbers that are too large for JSON.
+/// The id of a process is too large for a number in JSON.
 #[test]
 fn a_log_of_processes_is_replayed_exported_and_read_again() {
     let files = tempfile::tempdir().expect("a temporary directory");

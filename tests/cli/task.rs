@@ -1,5 +1,5 @@
-//! `sexton task` and `sexton server`: commands that run in bursts, and failing bursts. The rows are those of
-//! the text "Wip system failures and automatic recovery", each with a real attempt.
+//! `sexton task` and `sexton server`: commands that run in bursts, and bursts that fail. Row numbers in this file are
+//! those of Acquia's text "Wip system failures and automatic recovery"; each row is tested with a real attempt.
 
 #![expect(
     clippy::indexing_slicing,
@@ -16,10 +16,10 @@ use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 
-/// The variable by which scripts find the program.
+/// The program, which scripts get as their `$0`.
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Adds a shell script as a task; returns its number.
+/// Adds a shell script as a task. Returns the task's id.
 pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
     let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
     tree.well(&words).trim_end().parse().expect("a number")
@@ -30,7 +30,7 @@ pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     serde_json::from_str(&printed).expect("valid JSON")
 }
 
-/// Waits until a task is over, and returns it.
+/// Waits until a task is complete, and returns it.
 pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     until("the task is over", || {
         let task = show(tree, id);
@@ -38,7 +38,7 @@ pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     })
 }
 
-/// Waits until this many attempts of a task have ended, and returns the task.
+/// Waits until this number of attempts of a task have ended, and returns the task.
 pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     until("the attempts have ended", || {
         let task = show(tree, id);
@@ -47,7 +47,7 @@ pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     })
 }
 
-/// Waits until a task's command has written its PID to this file, and returns the PID.
+/// Waits until a task's command has written its PID to this file. Returns the PID.
 fn running(tree: &Tree, file: &str) -> Pid {
     until("its command runs", || {
         let pid = std::fs::read_to_string(tree.data.join(file)).ok()?;
@@ -55,7 +55,7 @@ fn running(tree: &Tree, file: &str) -> Pid {
     })
 }
 
-/// Returns the exit of a task, and the result of its newest attempt.
+/// Returns how a task ended, and the result of its last attempt.
 pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     let newest = task["past"].as_array().and_then(|it| it.last());
     let cause = newest.map(|it| &it["cause"]);
@@ -65,7 +65,7 @@ pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     )
 }
 
-/// Asserts that no thread of a server is in use, no lock is held, and an audit finds nothing.
+/// Asserts that no thread of a server is in use, that no lock is held, and that an audit finds nothing.
 pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
@@ -133,7 +133,7 @@ fn a_status_of_its_own_fails_a_task_and_bytes_are_saved_as_they_are() {
     assert_eq!(waited.status, 0, "{waited:?}");
 }
 
-/// Rows 1, 2 and 4: the program cannot be launched, in each way that the kernel distinguishes.
+/// Rows 1, 2 and 4: the program cannot be launched, for each reason that the kernel reports.
 #[test]
 fn what_cannot_be_launched_is_tried_again_and_says_why() {
     let tree = Tree::start();
@@ -165,7 +165,7 @@ fn what_cannot_be_launched_is_tried_again_and_says_why() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 1 and 4: an argument is longer than the kernel accepts.
+/// Rows 1 and 4: an argument is longer than the kernel allows.
 #[test]
 fn arguments_that_the_kernel_does_not_take_are_its_error() {
     let tree = Tree::start();
@@ -183,7 +183,7 @@ fn arguments_that_the_kernel_does_not_take_are_its_error() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 1: the keeper has been killed, which is not reported. Another one launches.
+/// Row 1: the keeper was killed, which nobody reports. Another keeper launches the command.
 #[test]
 fn a_task_runs_although_the_keeper_was_killed() {
     let tree = Tree::start();
@@ -192,7 +192,7 @@ fn a_task_runs_although_the_keeper_was_killed() {
     assert_eq!(over(&tree, add(&tree, &[], "true"))["exit"], "completed");
 }
 
-/// Rows 6 and 7: the command of a task is killed before it saves, and after.
+/// Rows 6 and 7: the command of a task is killed before it saves, and after it has saved.
 #[test]
 fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
     let tree = Tree::start();
@@ -225,7 +225,7 @@ fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 8: the command loops, is stopped, or ignores SIGTERM; and so do its children.
+/// Row 8: the command does not end, is stopped, or ignores SIGTERM, and so do its children.
 #[test]
 fn an_endless_burst_is_stopped_with_all_that_it_started() {
     let tree = Tree::start();
@@ -246,7 +246,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
             assert_eq!(task["message"], "its attempt took too long");
         }
     }
-    // Once a command has sent a heartbeat, it must continue to send them, however much time is left.
+    // A command that has sent a heartbeat must continue to send them, however much time its burst still has.
     let task = over(
         &tree,
         add(
@@ -256,7 +256,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
         ),
     );
     assert_eq!(came_to(&task), ("system-error", "silent"), "{task}");
-    // Heartbeats do not help a burst that is stuck.
+    // Heartbeats do not prolong a burst.
     let beats = r#""$0" task heartbeat && echo $$ > "$SEXTON_DATA/beats"; (while "$0" task heartbeat; do sleep 0.05; done) & sleep 1000"#;
     let flags = ["--progress", "30s", "--fail-after", "3s"];
     let task = over(&tree, add(&tree, &flags, beats));
@@ -270,7 +270,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 9: the command exits with 0, and does not report its result although it must.
+/// Row 9: the command exits with 0 and has not reported its result, although it must.
 #[test]
 fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();
@@ -285,7 +285,8 @@ fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
     assert_eq!(came_to(&dies), ("system-error", "died"), "{dies}");
 }
 
-/// Row 10: the cleanup command is missing, hangs, or is killed. It holds no thread, and the task is over all the same.
+/// Row 10: the cleanup command does not exist, does not end, or is killed. It holds no thread, and the task is complete
+/// anyway.
 #[test]
 fn what_cleans_up_holds_nothing() {
     let tree = Tree::start();
@@ -299,7 +300,7 @@ fn what_cleans_up_holds_nothing() {
         let task = over(&tree, add(&tree, &["--cleanup", cleanup], "true"));
         assert_eq!(task["exit"], "completed", "{cleanup}: {task}");
     }
-    // The only thread is free while a cleanup runs forever.
+    // A cleanup runs without end, and the only thread is free.
     let script = "echo $SEXTON_TASK_ENDED $SEXTON_TASK_STATUS > $SEXTON_DATA/cleaned";
     let cleanup = format!("sh -c '{script}'");
     let id = add(&tree, &["--cleanup", &cleanup], "exit 9");
@@ -312,7 +313,7 @@ fn what_cleans_up_holds_nothing() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 11, 12 and 13: the receiver of a report has been killed. The next coordinator receives the same report.
+/// Rows 11, 12 and 13: the coordinator that should receive a report was killed. The next one receives it.
 #[test]
 fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     let mut tree = Tree::start();
@@ -353,7 +354,7 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Wip's own example, and exit statuses as of `wipctl server`.
+/// The example in Wip's text, and the exit statuses of `wipctl server`.
 #[test]
 fn an_inventory_is_what_the_servers_are_but_for_an_operators_word() {
     let tree = Tree::start();
@@ -436,7 +437,7 @@ fn it_says_why_a_task_does_not_run() {
     assert_eq!(over(&tree, held)["exit"], "completed");
 }
 
-/// The report socket accepts reports of live attempts, and nothing else.
+/// The report socket accepts only the reports of live attempts.
 #[test]
 fn reports_are_heard_of_attempts_that_live() {
     let tree = Tree::start();
@@ -454,7 +455,7 @@ fn reports_are_heard_of_attempts_that_live() {
         stream.read_to_string(&mut answer).expect("an answer");
         serde_json::from_str::<Value>(&answer).expect("valid JSON")
     };
-    // A line whose sender is killed while it writes.
+    // The sender of a line is killed while it writes.
     let torn = |half: &str| {
         let mut stream = UnixStream::connect(tree.data.join("report.sock")).expect("it listens");
         stream.write_all(half.as_bytes()).expect("connected");
@@ -501,7 +502,7 @@ fn reports_are_heard_of_attempts_that_live() {
     std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, id);
     assert_eq!(with(&secret, beat)["reason"], "stale");
-    // The secret is in no file except the one that its command wrote.
+    // Only the file that the command wrote contains the secret.
     let journal = std::fs::read_dir(tree.data.join("journal")).expect("a journal");
     let code = secret.split_once('.').expect("it has a code").1;
     for file in journal {

@@ -1,4 +1,4 @@
-//! The arguments of commands about tasks, and what they print about their results.
+//! The arguments of task commands, and what the commands print about results.
 
 use crate::task::{add, over};
 use crate::tree::Tree;

@@ -1,5 +1,4 @@
-//! `[tasks]` in the configuration: the defaults of tasks, and a reload, after which the new ones apply to tasks that are added from
-//! then on.
+//! `[tasks]` in the configuration: the defaults of tasks, and a reload, after which new tasks get the new defaults.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,7 +11,7 @@ use crate::tree::Tree;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Adds a task; returns its view.
+/// Adds a task. Returns its view.
 fn add(tree: &Tree, words: &[&str]) -> Value {
     let words = [&["task", "add", "--json"], words].concat();
     serde_json::from_str(&tree.well(&words)).expect("valid JSON")
@@ -33,7 +32,7 @@ fn show(tree: &Tree, task: &Value) -> Value {
     serde_json::from_str(&tree.well(&["task", "show", &id, "--json"])).expect("valid JSON")
 }
 
-/// Returns the number of tasks that are over.
+/// Returns the number of complete tasks.
 fn over(tree: &Tree) -> usize {
     let listed = tree.well(&["task", "list", "--status", "complete", "--json"]);
     let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
@@ -66,7 +65,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     until("the first is in progress", || {
         (show(&tree, &first)["status"] == "processing").then_some(())
     });
-    // A pause does not affect the limit.
+    // Pausing and resuming a group does not change its limit.
     tree.well(&["task", "pause", "--group", "default"]);
     tree.well(&["task", "resume", "--group", "default"]);
     let second = add(&tree, &["--", "sh", "-c", waits]);
@@ -108,7 +107,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     let fourth = add(&tree, &["--paused", "--", "true"]);
     assert_eq!(terms(&fourth), terms(&third));
 
-    // A replay makes each decision again, with the rules of its time.
+    // A replay decides each message again, with the rules that applied at that time.
     tree.daemon.take().expect("it is running").kill();
     let verified = sexton()
         .args(["replay", "--verify"])
@@ -119,7 +118,8 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     tree.daemon = Some(Daemon::serve(&["--data", text(&tree.data)]));
 }
 
-/// Ten variables are the coordinator's own: with too many others, each launch would fail.
+/// The coordinator sets ten variables itself. A command with so many others that there is no room for these could never
+/// be launched.
 #[test]
 fn a_command_without_room_for_the_variables_of_a_burst_is_refused() {
     let tree = Tree::start();

@@ -1,5 +1,5 @@
-//! `sexton task add --inject`: each point, and its effect on the task. Rows are those of the text "Wip system failures and
-//! automatic recovery".
+//! `sexton task add --inject`: each point at which a fault can be injected, and its effect on the task. Row numbers are
+//! those of Acquia's text "Wip system failures and automatic recovery".
 
 #![expect(
     clippy::indexing_slicing,
@@ -11,18 +11,18 @@ use crate::task::{add, assert_no_thread_is_taken, came_to, over, show};
 use crate::tree::Tree;
 use serde_json::Value;
 
-/// A coordinator that allows fault injection.
+/// Starts a coordinator that allows fault injection.
 fn faulty() -> Tree {
     Tree::configured("[tasks]\nallow_fault_injection = true\n")
 }
 
-/// Returns a task with a fault after its end: without `--retry`, and with it.
+/// Returns two complete tasks with the same fault: one added without `--retry`, and one with it.
 fn came(tree: &Tree, flags: &[&str], script: &str) -> [Value; 2] {
     [&[] as &[&str], &["--retry"]]
         .map(|more| over(tree, add(tree, &[flags, more].concat(), script)))
 }
 
-/// Returns how the first attempt of a task ended: cause, and code or signal.
+/// Returns how the first attempt of a task ended: its cause, and its exit code or signal.
 fn first(task: &Value) -> (&str, Option<u64>, Option<u64>) {
     let past = &task["past"][0];
     (
@@ -32,7 +32,7 @@ fn first(task: &Value) -> (&str, Option<u64>, Option<u64>) {
     )
 }
 
-/// Rows 1, 2 and 4: nothing was launched, so the command is launched again, whatever the task's policy is.
+/// Rows 1, 2 and 4: the command was not launched, so it is launched again, whether or not the task may be repeated.
 #[test]
 fn a_launch_that_fails_is_tried_again() {
     let tree = faulty();
@@ -58,11 +58,12 @@ fn a_launch_that_fails_is_tried_again() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 1 and 14: the keeper is killed before it launches, or when it has reported the exit. Neither has a visible effect.
+/// Rows 1 and 14: the keeper is killed before it launches, or after it has reported the exit. Neither has a visible
+/// effect.
 #[test]
 fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
     let tree = faulty();
-    // Run a task first, so that there is a keeper to kill.
+    // Run another task first, so that there is a keeper to kill.
     over(&tree, add(&tree, &[], "true"));
     for point in ["before-parent:kill", "after-parent"] {
         for task in came(&tree, &["--inject", point], "exit 0") {
@@ -77,7 +78,7 @@ fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 2, 4 and 6: the command dies before it saves, in every possible way.
+/// Rows 2, 4 and 6: the command is killed before it saves, in each possible way.
 #[test]
 fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
     let tree = Tree::start();
@@ -90,7 +91,7 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
     for point in all {
         for kind in ["abort", "segv", "kill", "memory"] {
             let inject = format!("{point}:{kind}");
-            // The command waits until it is killed, in the first attempt.
+            // The first attempt waits until it is killed.
             let script = r#"[ "$SEXTON_TASK_ATTEMPT" -gt 1 ] || exec sleep 1000"#;
             let [fails, retries] = came(&tree, &["--inject", &inject], script);
             let signal = Some(by(kind));
@@ -109,7 +110,7 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
             assert_eq!(retries["attempts"], 2, "{inject}: {retries}");
         }
     }
-    // If the command exits by itself, its exit status is its result, even if a fault made it exit.
+    // If the command exits, its exit status is its result, even if the fault made it exit.
     let [fails, again] = came(&tree, &["--inject", "within-child:exit"], "true");
     assert_eq!(
         (came_to(&fails).0, came_to(&again).0),
@@ -123,7 +124,7 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 7: the task continues from what was saved.
+/// Row 7: the command is killed after it has saved. The task continues from what was saved.
 #[test]
 fn what_dies_after_it_saved_goes_on_from_that() {
     let tree = Tree::start();
@@ -143,7 +144,7 @@ if [ "$SEXTON_TASK_ATTEMPT" = 1 ]; then exec "$0" task save half; fi
             assert_eq!(task["past"][0]["saved"], true);
         }
     }
-    // Once the result of the burst was reported, no death changes it.
+    // After the result of the burst was reported, the death of the command does not change it.
     for task in came(&tree, &["--inject", "after-child:segv"], "true") {
         assert_eq!(
             (came_to(&task).0, &task["attempts"]),
@@ -159,7 +160,7 @@ if [ "$SEXTON_TASK_ATTEMPT" = 1 ]; then exec "$0" task save half; fi
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 8: the process loops or is stopped, before, within and after the command.
+/// Row 8: the process does not end or is stopped, before, within and after the command.
 #[test]
 fn what_never_ends_is_stopped_and_fails_in_any_case() {
     let tree = Tree::start();
@@ -181,7 +182,7 @@ fn what_never_ends_is_stopped_and_fails_in_any_case() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 9: the command exits with 0, without a report of the result.
+/// Row 9: the command exits with 0 and has not reported its result.
 #[test]
 fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();
@@ -197,7 +198,7 @@ fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 10: the cleanup fails, and the task has ended all the same.
+/// Row 10: the cleanup fails, and the task is complete anyway.
 #[test]
 fn a_cleanup_that_fails_changes_nothing_of_the_task() {
     let tree = faulty();
@@ -243,7 +244,8 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 11 and 12: an actor panics before the release of thread and lock, or the exit is not reported. The report is repeated.
+/// Rows 11 and 12: an actor panics before the thread and the lock are released, or the exit is not reported. The report
+/// is repeated.
 #[test]
 fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
     let tree = faulty();
@@ -303,7 +305,7 @@ fn a_coordinator_makes_no_faults_unless_it_is_allowed_to() {
         Some(0),
         "nothing was added"
     );
-    // The variable alone has no effect.
+    // The variable has no effect without the flag.
     let variable = "SEXTON_TASK_INJECT=before-child";
     let task = over(&tree, add(&tree, &["--env", variable], "true"));
     assert_eq!(

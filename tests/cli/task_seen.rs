@@ -1,4 +1,4 @@
-//! How a task is visible from outside: what it holds while it runs, its row among the busiest, and its history.
+//! How a task is shown: what it holds while it runs, its row in the list of the busiest, and its history.
 
 use crate::patience::until;
 use crate::task::{add, assert_no_thread_is_taken, over, show};
@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-/// A task that launches a process of its own, and runs until the file `go` exists; returns its number and the id of that process.
+/// Starts a task that launches a process and runs until the file `go` exists. Returns the id of the task and of that
+/// process.
 fn begin(tree: &Tree) -> (u64, String) {
     let script = r#"
 "$0" task save half
@@ -36,7 +37,7 @@ fn a_task_that_runs_shows_its_locks_its_thread_and_its_processes() {
     let token = &task["attempt"]["token"];
     let process = task["attempt"]["process"].as_str().expect("a string");
 
-    // The list of locks shows the same keys.
+    // The list of locks contains the same keys.
     let locks = tree.get("/v1/locks");
     let locks = locks["locks"].as_array().expect("a list");
     let mut keys: Vec<&str> = locks.iter().filter_map(|it| it["key"].as_str()).collect();
@@ -103,7 +104,7 @@ fn a_task_that_runs_is_among_what_is_busiest() {
     assert!(!frame.contains("letters"), "{frame}");
 }
 
-/// Reads events of a command until there are this many; each as its kind and its task.
+/// Reads this number of events of a command. Returns each as its kind and its task.
 fn read(lines: &mut impl Iterator<Item = std::io::Result<String>>, count: usize) -> Vec<Value> {
     let lines = lines.take(count);
     let told = lines.map(|line| serde_json::from_str(&line.expect("UTF-8")));
@@ -118,7 +119,7 @@ fn kinds(told: &[Value]) -> Vec<&str> {
 #[test]
 fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
     let mut tree = Tree::start();
-    // Two tasks at the same time: only one is followed.
+    // Of two tasks that run at once, only one is watched.
     let watch = |words: &[&str]| {
         let words = [&["events", "--json"], words].concat();
         let mut child = tree
@@ -130,7 +131,7 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
         (child, out.lines())
     };
     let (mut all, mut lines) = watch(&["--actor", "dispatch", "--after", "999999999999"]);
-    // The command reports that the position does not exist yet, which shows that it has subscribed.
+    // The first event reports that the position does not exist yet, and shows that the command has subscribed.
     read(&mut lines, 1);
     let other = add(&tree, &["--paused"], "exit 0");
     let (id, _) = begin(&tree);

@@ -1,13 +1,14 @@
-//! Tasks while the disk of their coordinator is low on space: none begins, each shows why, and all continue when there is space.
+//! Tasks while the coordinator's disk is low on space: no burst begins, each task shows the reason, and all continue once
+//! there is space.
 
 use crate::patience::until;
 use crate::task::{add, assert_no_thread_is_taken, over, show};
 use crate::tree::Tree;
 
-/// Adds jobs until one is refused because of the full disk.
+/// Adds jobs until one is refused because the disk is full.
 pub(crate) fn fill(tree: &Tree) {
     let daemon = tree.daemon.as_ref().expect("a server");
-    // A disk with room for the first two segments of the journal, and not for the third.
+    // The disk has space for the first two segments of the journal, and not for the third.
     daemon.limit_files(Some(3 << 20));
     let long = "x".repeat(60_000);
     let is_full = (0..200).any(|_| {
@@ -32,7 +33,7 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
     for id in [held, other] {
         tree.well(&["task", "resume", &id.to_string()]);
     }
-    // Neither has a thread or a place in its group, and each shows what it waits for.
+    // Neither task uses a thread or counts in its group, and each shows what it waits for.
     for id in [held, other] {
         let task = show(&tree, id);
         assert_eq!(task["status"], "not-started", "{task}");

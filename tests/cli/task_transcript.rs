@@ -11,7 +11,7 @@ fn story(tree: &Tree, id: &str) -> Value {
     serde_json::from_str(&printed).expect("valid JSON")
 }
 
-/// Returns the phases of an attempt, in their order.
+/// Returns the phases of an attempt, in order.
 fn phases(story: &Value) -> Vec<&str> {
     let phases = story["phases"].as_array().expect("phases");
     assert!(phases.iter().all(|it| it["at"].is_u64()), "{story}");

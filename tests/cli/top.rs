@@ -1,4 +1,4 @@
-//! `sexton top` with the real program, a real coordinator, and a pseudoterminal.
+//! `sexton top` with the real program, a real coordinator, and a pseudo-terminal.
 
 use crate::beanstalk::Client;
 use crate::daemon::{Daemon, Gathered, ended, sexton};
@@ -40,7 +40,7 @@ fn where_nobody_looks_one_frame_is_printed() {
     let version = env!("CARGO_PKG_VERSION");
     let first = format!("serving  sexton {version}, process {pid}, up 0 s, fsync always");
     let begin = page.lines().next().unwrap_or("");
-    // The coordinator may have been up for longer on a busy machine.
+    // On a slow machine the coordinator may have been up for longer.
     let (before, _) = first.split_once("up").expect("the message has this part");
     assert!(begin.starts_with(before), "{page}");
     for words in [
@@ -71,7 +71,7 @@ fn where_nobody_looks_one_frame_is_printed() {
         line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
         "{line}"
     );
-    // The query of `sexton top` itself is a request.
+    // The query of `sexton top` is itself an HTTP request.
     let asked = line["per_second"]["http_requests"].as_f64();
     assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
 }
@@ -100,7 +100,7 @@ fn jobs_and_the_beanstalkd_listener_are_shown() {
         assert_eq!(waiting.ask(command).expect("an answer").line, reply);
     }
     waiting.send(b"reserve\r\n").expect("the receiver exists");
-    // All connections are in use.
+    // The next connection is refused, because the limit is reached.
     assert!(connect().receive().is_err());
     let line = until("a status with a waiting client", || {
         let mut once = top(directory.path());
@@ -144,7 +144,7 @@ fn jobs_and_the_beanstalkd_listener_are_shown() {
     }
 }
 
-/// Returns the words of a page, separated by single spaces.
+/// Returns the words of a page, each separated by one space.
 fn words_of(page: &str) -> String {
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -213,12 +213,12 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
     watching.wait().expect("our child");
 }
 
-/// `sexton top` on a terminal of 80 by 24.
+/// `sexton top` on a terminal of 80 by 24 characters.
 struct Terminal {
     ours: File,
     theirs: File,
     process: Child,
-    /// The modes that it had at first.
+    /// The modes of the terminal before `sexton top` was started.
     before: String,
     seen: Gathered,
 }
@@ -260,7 +260,7 @@ impl Terminal {
         self.ours.write_all(keys.as_bytes()).expect("connected");
     }
 
-    /// Waits for the end, which must be clean, and for the ordinary screen.
+    /// Waits for the end of `sexton top`, which must succeed, and for the ordinary screen.
     fn ends(&mut self) {
         let status = until("the end of top", || {
             self.process.try_wait().expect("our child")
@@ -275,7 +275,7 @@ impl Terminal {
     }
 }
 
-/// Returns the modes that a program may leave set.
+/// Returns the modes of a terminal that a program must restore.
 fn modes(terminal: &File) -> String {
     let modes = tcgetattr(terminal).expect("it is a terminal");
     format!(
@@ -284,7 +284,8 @@ fn modes(terminal: &File) -> String {
     )
 }
 
-/// Returns the screen of a terminal of 80 by 24 after these bytes, for the sequences that this program uses: letters, positions, clearing.
+/// Returns the screen of a terminal of 80 by 24 characters after these bytes. Supports the sequences that `sexton top`
+/// uses: characters, positions and clearing.
 fn picture(seen: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; 80]; 24];
     let (mut row, mut column) = (0, 0);
@@ -349,7 +350,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
         terminal.ends();
         assert_eq!(modes(&terminal.theirs), terminal.before, "after {end:?}");
     }
-    // From the moment the terminal is changed, a signal must restore it.
+    // A signal must restore the terminal at any time after it was changed.
     for _ in 0..8 {
         let mut terminal = Terminal::open(top(directory.path()));
         until("the other screen", || {
@@ -378,7 +379,7 @@ fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
     terminal.until_shown("was replaced at");
     coordinator.signal(Signal::STOP);
     terminal.until_shown("NO ANSWER");
-    // Keys work all the same.
+    // Keys still work.
     terminal.press("\t");
     terminal.until_shown("reading processes");
     terminal.press("\t");

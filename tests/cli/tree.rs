@@ -1,4 +1,4 @@
-//! A coordinator with processes, all of which end with the test.
+//! A coordinator with processes. All of them end with the test.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A coordinator whose children and keeper end with the test.
+/// A coordinator whose processes and keeper end with the test.
 pub(crate) struct Tree {
     pub(crate) daemon: Option<Daemon>,
     pub(crate) data: PathBuf,
@@ -25,7 +25,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Starts a coordinator that sees no control groups; `None` where this user is not permitted to create namespaces.
+    /// Starts a coordinator that cannot see control groups. Reports a skipped test and returns `None` if this user may
+    /// not create namespaces.
     pub(crate) fn without_groups() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             left_out("processes without control groups: only root takes those away");
@@ -44,7 +45,7 @@ impl Tree {
         })
     }
 
-    /// Starts a coordinator through another program, with this in its configuration file.
+    /// Starts a coordinator through another program, with this text in its configuration file.
     pub(crate) fn started_by(starter: Command, config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -58,7 +59,7 @@ impl Tree {
         }
     }
 
-    /// Starts a coordinator as this user. Only root may choose another user.
+    /// Starts a coordinator as this user. Only root may do that for another user.
     pub(crate) fn of_user(user: u32) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -79,7 +80,7 @@ impl Tree {
         Self::configured("")
     }
 
-    /// Starts a coordinator with this in its configuration file.
+    /// Starts a coordinator with this text in its configuration file.
     pub(crate) fn configured(config: &str) -> Self {
         let Coordinator {
             daemon,
@@ -94,7 +95,7 @@ impl Tree {
         }
     }
 
-    /// Returns a tree whose coordinator is still to be started by another program, and the parent directory.
+    /// Returns a tree whose coordinator the test must start, and the parent of its data directory.
     pub(crate) fn to_come() -> (Self, PathBuf) {
         let files = tempfile::tempdir().expect("a temporary directory");
         let folder = files.path().to_owned();
@@ -123,13 +124,13 @@ impl Tree {
         done.out
     }
 
-    /// Asserts that an audit finds nothing: the states of the actors agree, with each other and with the machine.
+    /// Asserts that an audit finds nothing: the states of the actors agree with each other and with the machine.
     pub(crate) fn assert_all_agrees(&self) {
         let audit = self.run(&["audit"]);
         assert_eq!(audit.status, 0, "{audit:?}");
     }
 
-    /// Launches a shell script in the background; returns its id.
+    /// Launches a shell script in the background. Returns the id of its process.
     pub(crate) fn detach(&self, script: &str) -> String {
         let id = self.well(&["run", "--detach", "--", "sh", "-c", script]);
         id.trim_end().to_owned()
@@ -149,14 +150,14 @@ impl Tree {
         records
     }
 
-    /// Gets a path over HTTP, and returns the answer.
+    /// Sends a GET request for a path. Returns the answer as JSON.
     pub(crate) fn get(&self, path: &str) -> Value {
         self.exchange(&format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ))
     }
 
-    /// Posts this body to a path over HTTP, and returns the answer.
+    /// Posts this body to a path. Returns the answer as JSON.
     pub(crate) fn post(&self, path: &str, body: &str) -> Value {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         let length = body.len();
@@ -172,7 +173,7 @@ impl Tree {
         serde_json::from_str(body).expect("valid JSON")
     }
 
-    /// Returns the PID of its keeper.
+    /// Returns the PID of the keeper, or `None` if there is none.
     pub(crate) fn keeper(&self) -> Option<Pid> {
         let held = std::fs::read_to_string(self.data.join("keeper.lock")).ok()?;
         Pid::from_raw(held.trim().parse().ok()?)
@@ -183,12 +184,12 @@ impl Tree {
         kill_process(keeper, Signal::KILL).expect("a live process");
     }
 
-    /// Starts a coordinator on the directory, where none is running.
+    /// Starts a coordinator on the directory, on which none must be running.
     pub(crate) fn serve(&mut self) {
         self.daemon = Some(Daemon::serve(&["--data", text(&self.data)]));
     }
 
-    /// Kills the coordinator, and starts another on the same directory.
+    /// Kills the coordinator, calls `between`, and starts another coordinator on the same directory.
     pub(crate) fn again(&mut self, between: impl FnOnce()) {
         self.daemon.take().expect("a server").kill();
         between();
@@ -197,7 +198,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// Kills the live processes that its coordinator has launched.
+    /// Kills the live processes that the coordinator has launched.
     pub(crate) fn end_processes(&self) {
         let listed = self.command(&["ps", "--json"]).output();
         let said = listed
@@ -218,7 +219,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         self.end_processes();
         if let Some(keeper) = self.keeper() {
-            // The process may have ended by itself.
+            // The process may have ended already.
             let _ = kill_process(keeper, Signal::KILL);
         }
     }

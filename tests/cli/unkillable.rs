@@ -1,5 +1,5 @@
-//! A process tree that survives SIGKILL: no other client has its lock until it has ended, `status` names it, and `--force` takes the
-//! lock away all the same.
+//! A process tree that survives SIGKILL: no other client gets its lock until it has ended, `status` names it, and
+//! `--force` releases the lock anyway.
 
 use crate::patience::until;
 use crate::tree::Tree;
@@ -9,14 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-/// Frozen control groups of version 1 survive SIGKILL. Those of version 2 do not.
+/// The processes of a frozen control group survive SIGKILL in version 1 of control groups, and not in version 2.
 const FREEZERS: &str = "/sys/fs/cgroup/freezer";
 
-/// A group whose processes cannot be killed.
+/// A control group whose processes cannot be killed.
 struct Frozen(PathBuf);
 
 impl Frozen {
-    /// Creates a group; `None` for a user who is not permitted to, and where there are no such groups.
+    /// Creates a group. Returns `None` if this user may not, or if there are no such groups.
     fn make() -> Option<Self> {
         let is_root = rustix::process::geteuid().is_root();
         if !is_root || !Path::new(FREEZERS).join("cgroup.procs").exists() {
@@ -48,7 +48,7 @@ impl Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        // Let the processes run even if the test failed.
+        // Let the processes run again even if the test has failed.
         drop(fs::write(self.state(), "THAWED"));
         for _ in 0..1000 {
             if fs::remove_dir(&self.0).is_ok() {
@@ -59,7 +59,7 @@ impl Drop for Frozen {
     }
 }
 
-/// A process that is killed with the test.
+/// A process that is killed when the test ends.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -95,7 +95,7 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     let run = Killed(run.spawn().expect("the command starts"));
     let pid = until("it runs", || fs::read_to_string(&pid_file).ok());
     let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID");
-    // Its lock now has a TTL, after which its holder is killed.
+    // The lock gets a TTL, after which its holder is killed.
     until("its lock has a TTL", || {
         holder(&tree)?.pointer("/remaining_ms")?.as_u64()
     });
@@ -115,7 +115,7 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     let named = status.lines().find(|line| line.contains("SIGKILL"));
     let number = pid.as_raw_nonzero().to_string();
     assert!(named.is_some_and(|line| line.contains(&number)), "{status}");
-    // The process was signalled, and is still alive, so no other client has the lock.
+    // The process got the signal and is still alive, so no other client has the lock.
     assert!(Path::new("/proc").join(&number).exists() && !next.exists());
     let said = tree.run(&["lock", "run", "--no-wait", "k", "--", "true"]);
     assert_eq!(said.status, 1, "{said:?}");

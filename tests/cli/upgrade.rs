@@ -1,4 +1,5 @@
-//! An upgrade of the program while processes run: the keeper executes the new program, and loses none of its children.
+//! An upgrade of the program while processes run: the keeper executes the new program, and remains the parent of its
+//! processes.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, PROGRAM, serve, sexton, text};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A data directory, and programs beside it.
+/// A data directory, and a directory with copies of the program.
 struct Site {
     files: TempDir,
     data: PathBuf,
@@ -23,10 +24,11 @@ impl Site {
         Self { files, data }
     }
 
-    /// Another copy of the program, under this name; an existing one is replaced, not written to.
+    /// Makes a copy of the program with this name. An existing copy is replaced, not written to. Returns its path.
     fn install(&self, name: &str) -> PathBuf {
         let (new, path) = (self.files.path().join("new"), self.files.path().join(name));
-        // A copy made by this process would be open in programs that other tests start meanwhile, and could not be executed.
+        // Let `cp` write the copy. A copy written by this process could be open in programs that other tests start at the
+        // same time, and then it cannot be executed.
         let copied = Command::new("cp").arg(PROGRAM).arg(&new).status();
         assert!(copied.is_ok_and(|it| it.success()), "it can be copied");
         std::fs::rename(new, &path).expect("it can be renamed");
@@ -54,7 +56,7 @@ impl Site {
         done.out
     }
 
-    /// Launches a script; returns its id.
+    /// Launches a script. Returns the id of its process.
     fn launch(&self, script: &str) -> String {
         let id = self.ask(&["run", "--detach", "--", "sh", "-c", script]);
         id.trim_end().to_owned()
@@ -84,7 +86,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper() {
-            // The process may have ended by itself.
+            // The process may have ended already.
             let _ = kill_process(keeper, Signal::KILL);
         }
         crate::groups::remove(&self.data);
@@ -101,7 +103,7 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let before = site.serve(&program);
     let lives = site.launch("trap 'exit 7' TERM; while :; do sleep 1000 & wait $!; done");
     let keeper = site.keeper();
-    // Replaced as by a package: the running file has no name any more.
+    // Replace the program as a package does: the file that the keeper executes has no name any more.
     let program = site.install("sexton");
     before.kill();
     let after = site.serve(&program);
@@ -111,7 +113,7 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let words = std::fs::read(format!("/proc/{keeper}/cmdline")).expect("the file exists");
     assert!(words.starts_with(b"sexton\0keeper\0"), "{words:?}");
 
-    // The keeper is still the parent: no other process gets the exit code.
+    // The keeper is still the parent of the process, since only a parent gets the exit code.
     site.ask(&["kill", &lives, "--wait"]);
     assert_eq!(site.record(&lives)["code"], 7);
     let next = site.launch("exit 8");
@@ -122,7 +124,7 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let (_, log) = after.end();
     assert_eq!(log.matches(ASKED).count(), 1, "{log}");
 
-    // A start with the same program changes nothing.
+    // A startup with the same program does not make the keeper execute it again.
     let same = site.serve(&program);
     let next = site.launch("exit 9");
     until("the next has ended", || {

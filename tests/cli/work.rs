@@ -1,4 +1,4 @@
-//! `sexton work`: a command for each job, and never two at the same time for one job, whatever is killed.
+//! `sexton work` runs a command for each job, and never two at once for one job, whatever is killed.
 
 #![expect(
     clippy::indexing_slicing,
@@ -23,7 +23,7 @@ pub(crate) fn job(tree: &Tree, id: &str) -> Value {
     tree.get(&format!("/v1/queues/job?id={id}"))
 }
 
-/// Runs a shell script for each job, and returns the result.
+/// Runs a shell script for each job. Returns the result, and the output of the command.
 pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
     let all = [
         &["work"],
@@ -36,7 +36,7 @@ pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Command
     (said.unwrap_or_else(|_| panic!("no result: {done:?}")), done)
 }
 
-/// Returns the type, status and error of each job.
+/// Returns the type, the status and the error of each job in a result.
 pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
     let listed = said["jobs"].as_array().expect("a list");
     let word = |job: &Value, what: &str| job[what].as_str().expect("a word").to_owned();
@@ -47,7 +47,7 @@ pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
     jobs.collect()
 }
 
-/// Starts to run a shell script for each job.
+/// Starts a `sexton work` that runs a shell script for each job.
 pub(crate) fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
     let all = [&["work"], words, &["--", "sh", "-c", script]].concat();
     let mut command = tree.command(&all);
@@ -59,7 +59,7 @@ pub(crate) fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).expect("a PID fits")).expect("a PID")
 }
 
-/// A script that runs until a file exists, and notes that it began and that it ended.
+/// Returns a script that logs when it begins and ends, and runs until a file exists. Also returns that file and the log.
 fn gated(tree: &Tree) -> (String, PathBuf, PathBuf) {
     let (gate, log) = (tree.data.join("gate"), tree.data.join("log"));
     let script = format!(
@@ -115,7 +115,7 @@ fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
     );
     tree.well(&["queue", "delete", &id]);
 
-    // Without output, the way the command ended is the error.
+    // If a command has no output, the way in which it ended is the error.
     let id = push(&tree, "mails", "x");
     work(&tree, &["mails"], "kill -9 $$");
     let error = job(&tree, &id)["error"].to_string();
@@ -140,7 +140,7 @@ fn a_job_is_done_when_all_that_its_command_started_has_ended() {
     let tree = Tree::start();
     let id = push(&tree, "mails", "x");
     let (script, gate, log) = gated(&tree);
-    // A process leaves its session, and the command itself has ended.
+    // Leave a process in another session when the command has ended.
     let script = format!("setsid sh -c '{script}' < /dev/null > /dev/null 2>&1 & exit 0");
     let mut running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
@@ -228,7 +228,7 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
 
-    // A run without jobs ends immediately.
+    // A run that has no job ends at once.
     tree.well(&["queue", "delete", &later]);
     let idle = begin(&tree, &["mails", "--wait"], "true");
     until("it waits", || {
@@ -272,7 +272,8 @@ fn a_job_whose_runner_is_killed_runs_again_when_its_command_has_ended() {
     killed(|_, running| running.kill().expect("a live process"));
 }
 
-/// Returns whether the words report how a process ended that is nobody's child (Linux 6.15 and later), or only that it has.
+/// Returns whether these words report that this process is gone. Only Linux 6.15 and later also report how it ended if it
+/// was not a child.
 fn is_reason(words: &str, pid: u32) -> bool {
     let rest = words.strip_prefix(&format!("its claim ended: process {pid} "));
     matches!(rest, Some("was killed by signal 9" | "is gone"))
@@ -304,7 +305,7 @@ fn a_job_that_came_back_shows_what_became_of_its_runner() {
     };
     let why = shown(&tree);
 
-    // On its second try, the job still shows the reason for it.
+    // During its second try, the job still shows the error of the first.
     let token = tree.well(&["queue", "pop", "mails", "--json"]);
     assert_eq!(shown(&tree), why, "{token}");
     assert_eq!(job(&tree, &id)["attempts"], 2);
@@ -347,7 +348,7 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
     }
 }
 
-/// Standard error is for people: a run completes without it.
+/// Standard error is for people. A run continues if nobody reads it.
 #[test]
 fn a_run_goes_on_though_nobody_takes_what_it_says() {
     let tree = Tree::start();
@@ -364,7 +365,8 @@ fn a_run_goes_on_though_nobody_takes_what_it_says() {
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
 }
 
-/// Starts to work on a job that does not end, and cancels it; returns the error that is shown with it, and the output of the run.
+/// Works on a job that does not end, and cancels it. Returns the error that is shown with the job, and the result of the
+/// run.
 pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     let tree = Tree::start();
     let id = push(&tree, "mails", "x");

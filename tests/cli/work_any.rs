@@ -1,4 +1,4 @@
-//! `sexton work --any-ready`: jobs of all tenants in turns, also with a run that waits, and its throttle.
+//! `sexton work --any-ready`: jobs of all tenants in turns, also in a run that waits for jobs, and its throttle.
 
 use crate::coordinator::done;
 use crate::daemon::text;
@@ -10,14 +10,14 @@ use rustix::process::{Signal, kill_process};
 use serde_json::json;
 use std::path::Path;
 
-/// Adds jobs to a queue, as one batch.
+/// Adds this number of jobs to a queue, in one batch.
 fn push_all(tree: &Tree, queue: &str, count: usize) {
     let file = tree.data.join("batch");
     std::fs::write(&file, "{\"body\":\"x\"}\n".repeat(count)).expect("a writable file");
     tree.well(&["queue", "push", queue, "--batch", text(&file)]);
 }
 
-/// Returns a script that notes token and tenant of its job, and then waits until a file exists.
+/// Returns a script that logs the token and the tenant of its job, and then runs until a file exists.
 fn noting(log: &Path, gate: &Path) -> String {
     format!(
         "echo $SEXTON_JOB_FENCE $SEXTON_JOB_TENANT >> {}; while [ ! -e {} ]; do sleep 0.02; done",
@@ -26,7 +26,7 @@ fn noting(log: &Path, gate: &Path) -> String {
     )
 }
 
-/// Returns the tenants of the noted jobs, in the order of their claims.
+/// Returns the tenants in the log, in the order of their claims.
 fn tenants(log: &Path) -> Vec<String> {
     let noted = std::fs::read_to_string(log).expect("it is noted");
     let mut claims: Vec<(u64, String)> = noted
@@ -40,8 +40,8 @@ fn tenants(log: &Path) -> Vec<String> {
     claims.into_iter().map(|(_, tenant)| tenant).collect()
 }
 
-/// A tenant with a few jobs has every other turn beside another with far more, even if several run at the same time,
-/// and the run has waited for them.
+/// A tenant with few jobs gets every second turn next to a tenant with many jobs, even if several jobs run at once, and
+/// even if the run had to wait for them.
 #[test]
 fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
     for kept in [false, true] {
@@ -65,7 +65,7 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
         let words = ["mails", "--any-ready", "--wait", "--procs", "2"];
         let lines: &[&str] = if kept { &["--lines"] } else { &[] };
         let running = begin(&tree, &[&words, lines].concat(), &script);
-        // Jobs that arrive while the run waits come first.
+        // Jobs that are added while the run waits are claimed first.
         push_all(&tree, "big:mails", 2);
         until_lines(&log, 2);
         push_all(&tree, "big:mails", 60);
@@ -90,7 +90,7 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
     }
 }
 
-/// The throttle applies to each queue: each tenant's queue reopens independently, and the run continues with each as it does.
+/// Each tenant's queue has its own throttle, and the run continues with each tenant when its queue opens.
 #[test]
 fn a_run_that_waits_goes_on_with_each_tenant_as_its_throttle_opens() {
     let tree = configured("[queues.calls]\nthrottle = 2\n");
@@ -119,7 +119,7 @@ fn types_of_a_lower_rank_come_first() {
     assert_eq!(types, ["alerts", "alerts", "mails", "mails"]);
 }
 
-/// Asserts only a minimum duration: nothing here depends on how fast anything is.
+/// Only a minimum duration is asserted, so the test does not depend on the speed of the machine.
 #[test]
 fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
     let tree = Tree::start();
@@ -133,7 +133,7 @@ fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
         "the third begins a second after the first"
     );
 
-    // A job is reported as done before the next one may begin.
+    // The first job is reported as done at once, although the throttle does not let the second one begin.
     push_all(&tree, "mails", 2);
     let log = tree.data.join("log");
     let script = format!("echo $SEXTON_JOB_ID >> {}", text(&log));
@@ -152,7 +152,7 @@ fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
     );
 }
 
-/// A drain does not end a run that waits: it continues with the next coordinator.
+/// A drain does not end a run that waits. It continues with the next coordinator.
 #[test]
 fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with_the_next() {
     for words in [

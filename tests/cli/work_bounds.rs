@@ -1,5 +1,5 @@
-//! Commands of `sexton work` that leak memory, hang, flood, ignore SIGTERM, or fork away: their limits apply, the job fails with an
-//! error that names the limit, and the next job is worked on.
+//! Commands of `sexton work` that leak memory, do not end, write without end, ignore SIGTERM, or leave processes. Their
+//! limits apply, the job fails with an error that names the limit, and the next job is worked on.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,7 +12,8 @@ use crate::work::{push, work};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 
-/// Runs a script for a bad job, and `true` for a good one; returns the error of the first. No process is left.
+/// Runs a script for a bad job, and then `true` for a good one. Returns the error of the bad job. Asserts that no process
+/// is left.
 fn bad(words: &[&str], script: &str) -> String {
     let tree = Tree::start();
     push(&tree, "mails", "bad");
@@ -66,7 +67,8 @@ fn one_that_floods_its_output_is_cut_off() {
     assert_eq!(error, "it wrote more than 64.0 KiB");
 }
 
-/// A shell with a variable that grows forever. Some shells are then ended by a signal, without an error message.
+/// A script with a variable that grows without end. With too little memory, some shells are ended by a signal, without an
+/// error message.
 const LEAK: &str = "x=0123456789abcdef; while :; do x=$x$x; done";
 
 #[test]
@@ -85,7 +87,7 @@ fn one_that_fails_far_below_its_limit_says_nothing_of_memory() {
     assert_eq!(error, "no such user");
 }
 
-/// The same for kept workers; another one works on the next job.
+/// Does the same as `bad` with a worker that gets one job after another. Another worker works on the next job.
 fn bad_line(words: &[&str], script: &str) -> String {
     let ok = "echo \"{\\\"id\\\":$id,\\\"ok\\\":true}\" >&3";
     let script = format!(
@@ -117,15 +119,16 @@ fn a_kept_worker_that_leaks_reaches_its_limit() {
 
 #[test]
 fn a_kept_worker_that_floods_its_output_is_cut_off_and_has_no_other_job() {
-    // The worker gets SIGPIPE,
+    // Here the worker itself gets SIGPIPE.
     let error = bad_line(&["--output-max", "1M"], "exec head -c 1073741824 /dev/zero");
     assert_eq!(error, "it wrote more than 1.0 MiB");
-    // or a command that it started does, and the worker continues normally.
+    // Here a command of the worker gets SIGPIPE, and the worker continues.
     let error = bad_line(&["--output-max", "64k"], "yes >&2");
     assert_eq!(error, "it wrote more than 64.0 KiB");
 }
 
-/// Each process may use as much as all of them together: the limit applies only where the sum is counted.
+/// Each process stays below the limit, and all of them together exceed it. So the limit applies only if the sum is
+/// counted.
 #[test]
 fn those_that_leak_together_reach_a_limit_that_status_names() {
     let tree = Tree::start();

@@ -1,4 +1,4 @@
-//! `sexton work --keep-result` and `sexton queue result`: how a job ended, and its output, kept for a while.
+//! `sexton work --keep-result` and `sexton queue result`: how a job ended and its output, which are kept for some time.
 
 use crate::tree::Tree;
 use crate::work::{push, work};
@@ -42,7 +42,7 @@ fn a_job_that_failed_for_good_tells_why_and_what_it_printed() {
     assert_eq!((told.status, told.out.as_str()), (1, "half\n"), "{told:?}");
     assert!(told.err.contains("failed, try 1, exit 3"), "{told:?}");
     assert!(told.err.contains("broken"), "{told:?}");
-    // For an abandoned job without a result, its error is shown.
+    // An abandoned job without a result shows its error.
     let id = push(&tree, "sums", "x");
     work(&tree, &["sums"], script);
     let said = result(&tree, &id);
@@ -52,7 +52,7 @@ fn a_job_that_failed_for_good_tells_why_and_what_it_printed() {
     );
 }
 
-/// The first line of a traceback is useless.
+/// The first line of a traceback does not describe the error.
 #[test]
 fn of_an_error_with_many_lines_the_last_one_comes_first() {
     let tree = configured("[queues.default]\nmax_tries = 1\n");

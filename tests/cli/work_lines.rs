@@ -14,7 +14,7 @@ use crate::work::{begin, cancelled, job, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
-/// Returns a worker that reads jobs, and runs `each` with the `id` and `body` of each.
+/// Returns a worker that reads jobs, and runs `each` with the variables `id` and `body` for each of them.
 fn worker(each: &str) -> String {
     format!(
         r#"while read -r line <&3; do
@@ -48,7 +48,7 @@ fn one_command_works_on_one_job_after_another() {
         push(&tree, "mails", body);
     }
     let log = tree.data.join("log");
-    // The worker's other output goes where it always does, and does no harm.
+    // The worker's other output goes to its usual place, and does no harm.
     let each = format!(
         "echo '{{\"id\":1}}'; echo stray >&2; echo $$ $body >> {}; {WELL}",
         text(&log)
@@ -89,7 +89,7 @@ fn there_are_as_many_as_are_to_run_and_they_end_with_the_run() {
     until("all are done", || {
         (tree.get("/v1/status")["queues"]["jobs"]["claimed"] == 0).then_some(())
     });
-    // They wait for more jobs, and end when there are none.
+    // The workers wait for more jobs, and end when the run ends.
     kill_process(pid(&running), Signal::TERM).expect("a live process");
     let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
@@ -131,7 +131,8 @@ fn an_answer_says_what_becomes_of_a_job() {
     assert_eq!(well["reason"], "absent");
 }
 
-/// A worker whose first answer is wrong is ended with everything that it started; the job fails, and the next one is worked on.
+/// Runs a worker whose first answer is wrong. It is killed with its whole tree, its job fails, and the next job is worked
+/// on. Returns the error of the job.
 fn broken(each: &str, words: &[&str]) -> String {
     let tree = Tree::start();
     push(&tree, "mails", "bad");
@@ -141,7 +142,7 @@ fn broken(each: &str, words: &[&str]) -> String {
         "if [ $body = good ]; then {WELL}; continue; fi; sleep 3600 & echo $! >> {0}; echo $$ >> {0}; {each}",
         text(&log)
     );
-    // At most two jobs: on a slow machine, the first would be tried again.
+    // Limit the number of jobs, since on a slow machine the first job would be tried again.
     let words = [words, &["--max-jobs", "2"]].concat();
     let (said, done) = lines(&tree, &words, &worker(&each));
     let outcomes = outcomes(&said);
@@ -220,7 +221,7 @@ fn a_worker_that_ends_while_it_has_no_job_costs_no_job_a_try() {
             (shown["reason"] == "absent").then_some(())
         });
         until_lines(&log, count);
-        // Wait until the worker has ended, since its socket is closed by then.
+        // Wait until the worker has ended, because then its socket is closed.
         let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = noted.lines().last().and_then(|it| it.parse().ok());
         let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a PID");
@@ -240,7 +241,7 @@ fn a_worker_that_cannot_be_executed_costs_no_job_a_try() {
     assert_eq!(job(&tree, &id)["attempts"], 0, "{done:?}");
 }
 
-/// The worker of docs/protocols/work.md, unchanged.
+/// Runs the worker of docs/protocols/work.md unchanged.
 #[test]
 fn the_worker_in_python_of_the_page_works() {
     let version = std::process::Command::new("python3")

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::Read as _;
 use std::process::Stdio;
 
-/// Works on three jobs of a second each; returns what the terminal showed.
+/// Works on three jobs, each of which takes a second. Returns what the terminal showed.
 fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     for body in ["a", "b", "c"] {
         push(tree, "mails", body);
@@ -20,7 +20,7 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     let mut running = command.spawn().expect("the command starts");
     drop(command);
     let (mut seen, mut bytes) = (Vec::new(), [0; 1024]);
-    // When the last process closes the terminal, a read fails.
+    // A read fails once the last process has closed the terminal.
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
@@ -57,7 +57,7 @@ fn a_run_for_every_tenant_shows_what_is_ready_and_how_long_that_takes() {
         push(&tree, "t1:mails", body);
     }
     let seen = on_terminal(&tree, &["--any-ready", "--max-jobs", "2"]);
-    // The default tenant has at most three ready jobs.
+    // The default tenant has at most three ready jobs, so four or more include those of another tenant.
     let is_all = [", 4 ready", ", 5 ready"]
         .iter()
         .any(|it| seen.contains(it));

@@ -24,7 +24,7 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     let mut events = tree.command(&["events", "--kind", "progress,claimed", "--json"]);
     events.stdout(std::fs::File::create(&told).expect("a writable file"));
     let mut events = events.spawn().expect("the command starts");
-    // Events are received from the first claim that is shown.
+    // Events are stored from the first claim that is shown on.
     until("events are told", || {
         let other = push(&tree, "other", "x");
         let popped = tree.well(&["queue", "pop", "other"]);
@@ -103,7 +103,7 @@ fn only_who_knows_the_secret_of_an_attempt_reports_of_it() {
     let tree = Tree::start();
     let id = push(&tree, "mails", "a");
     let log = tree.data.join("log");
-    // A wrong secret, none, and one whose attempt is over.
+    // A wrong secret, no secret, and the secret of an attempt that has ended.
     let script = format!(
         "SEXTON_JOB_SECRET=0 {SEXTON} job fail x; echo $? >> {0}; (unset SEXTON_JOB_SECRET; {SEXTON} job fail x); echo $? >> {0}; echo $SEXTON_JOB_SECRET >> {0}; {SEXTON} job touch; echo $? >> {0}",
         text(&log)
@@ -117,7 +117,7 @@ fn only_who_knows_the_secret_of_an_attempt_reports_of_it() {
     let outside = tree.run(&["job", "progress", "4"]);
     assert_eq!(outside.status, 2, "{outside:?}");
     assert_eq!(job(&tree, &id)["reason"], "absent");
-    // The secret is in no record.
+    // No record of a process contains the secret.
     for record in tree.all() {
         assert!(!record.to_string().contains(noted[2]), "{record}");
     }
@@ -174,7 +174,7 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
     assert_eq!(job(&tree, &id)["error"], "soon");
 }
 
-/// Not every progress report is passed on, since each would be written to the journal.
+/// Not every report of progress is passed on, since each one is written to the journal.
 #[test]
 fn a_command_that_reports_without_end_is_heard_now_and_then() {
     let tree = Tree::start();

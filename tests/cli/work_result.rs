@@ -1,4 +1,5 @@
-//! The output of `sexton work --result json`, as of MediaWiki's `runJobs.php --result=json`: its shape, and the reason of its end.
+//! The output of `sexton work --result json`, which follows MediaWiki's `runJobs.php --result=json`: its shape, and the
+//! reason for the end of the run.
 
 use crate::daemon::{Daemon, text};
 use crate::patience::until;
@@ -11,7 +12,7 @@ use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A coordinator with this in its configuration file.
+/// Starts a coordinator with this text in its configuration file.
 pub(crate) fn configured(config: &str) -> Tree {
     let mut tree = Tree::start();
     tree.daemon.take().expect("a server").kill();
@@ -33,7 +34,7 @@ fn keys(said: &Value) -> Vec<&str> {
     fields.keys().map(String::as_str).collect()
 }
 
-/// Vector 17: two of three jobs, if no more are allowed.
+/// Two of three jobs are run, because no more are allowed.
 #[test]
 fn a_run_ends_at_its_limit_of_jobs() {
     let tree = Tree::start();
@@ -55,24 +56,24 @@ fn a_run_ends_at_its_limit_of_jobs() {
     assert_eq!(said["backoffs"], json!({}));
 }
 
-/// Vector 18: an unknown type; and the result of a run that could not begin has no other members.
+/// A job type is unknown. The result of a run that could not begin has no other members.
 #[test]
 fn a_type_that_nobody_knows_is_not_possible() {
     let tree = configured("[queues.purges]\n");
     let (said, done) = work(&tree, &["mials"], "true");
     assert_eq!(said, json!({ "jobs": [], "reached": "none-possible" }));
     assert_eq!(done.status, 0, "{done:?}");
-    // A type with a table in the configuration is known,
+    // A type with a table in the configuration is known.
     let (said, _) = work(&tree, &["mials", "purges"], "true");
     let none = json!({ "jobs": [], "reached": "none-ready", "backoffs": {}, "elapsed": 0 });
     assert_eq!(said, none);
-    // and so is one with a queue, of any tenant.
+    // A type is also known if any tenant has a queue of it.
     tree.well(&["queue", "push", "t1:mials", "x"]);
     let (said, _) = work(&tree, &["mials"], "true");
     assert_eq!(said, none);
 }
 
-/// Vector 19: at two items a second, a job of ten items closes its queue for five seconds.
+/// At two items per second, a job of ten items closes its queue for five seconds.
 #[test]
 fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
     let tree = configured("[queues.mails]\nthrottle = 2\n");
@@ -87,7 +88,7 @@ fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
     );
     assert_eq!(keys(&said["backoffs"]), ["mails"], "{said}");
     let at = said["backoffs"]["mails"].as_f64().expect("a number");
-    // The job was claimed between the two times.
+    // The job was claimed between the times `before` and `after`.
     assert!(at > before + 4.9 && at < after + 5.1, "{said}");
     assert_eq!(job(&tree, &later)["phase"], "ready");
     let queue = tree.get("/v1/queues/queue?queue=mails");
@@ -113,7 +114,7 @@ fn failed_tries_are_not_counted_as_failed_jobs() {
     );
 }
 
-/// Vector 20: a job that failed is tried again when its claim would have ended, if its type has no back-off.
+/// A failed job of a type without a back-off is tried again when its claim would have ended.
 #[test]
 fn a_failed_job_is_tried_again_when_its_claim_would_have_ended() {
     let tree = configured("[queues.mails]\nretry = \"claim-ttl\"\nclaim_ttl = 3600\n");
@@ -176,7 +177,7 @@ fn a_signal_ends_a_run_and_so_does_a_drain() {
     assert_eq!(job(&tree, "1")["reason"], "absent", "it is completed");
     assert_eq!(job(&tree, "2")["phase"], "ready", "it was not begun");
 
-    // The drain ends with the claim of another worker.
+    // The drain waits for the claim of another worker.
     let popped = tree.well(&["queue", "pop", "mails", "--json"]);
     let popped: Value = serde_json::from_str(&popped).expect("valid JSON");
     let log = tree.data.join("other");
@@ -194,7 +195,7 @@ fn a_signal_ends_a_run_and_so_does_a_drain() {
     tree.well(&["queue", "ack", "2", &token]);
 }
 
-/// The coordinator knows that the job is done before the worker does.
+/// The coordinator has completed the job before the worker gets the answer.
 #[test]
 fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
     let tree = configured("");
@@ -219,7 +220,7 @@ fn a_coordinator_that_changes_nothing_is_read_only() {
     let (said, done) = work(&tree, &["mails"], "true");
     let nothing = json!({ "jobs": [], "reached": "read-only" });
     assert_eq!((said, done.status), (nothing.clone(), 0), "{}", done.err);
-    // A run that waits for jobs also waits for space, as long as it has time.
+    // A run that waits for jobs also waits for disk space, for as long as it may run.
     let (said, done) = work(&tree, &["mails", "--wait", "--max-time", "1s"], "true");
     assert_eq!((said, done.status), (nothing, 0), "{}", done.err);
     assert!(done.err.contains("waiting for space"), "{}", done.err);

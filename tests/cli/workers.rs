@@ -1,4 +1,4 @@
-//! Standing workers: `[workers.NAME]` in the configuration, and `sexton worker`.
+//! Workers that always run: `[workers.NAME]` in the configuration, and `sexton worker`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
-/// A coordinator with this in its configuration file.
+/// Starts a coordinator with this text in its configuration file.
 fn configured(config: &str) -> Tree {
     let mut tree = Tree::start();
     tree.daemon.take().expect("a server").kill();
@@ -41,7 +41,7 @@ fn until_done(tree: &Tree, id: &str) {
     });
 }
 
-/// Returns the output of `sexton config` about a file.
+/// Returns the output of `sexton config` for a configuration with this text.
 fn config(text_of: &str) -> CommandOutput {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("app.toml");
@@ -76,13 +76,13 @@ fn a_worker_works_as_long_as_the_configuration_has_it() {
     let logged = std::fs::read_to_string(log).expect("it logs");
     assert!(logged.contains("result=failed"), "{logged}");
 
-    // A killed runner is launched again,
+    // A worker that was killed is launched again.
     let pid = workers(&tree)["workers"][0]["instances"][0]["pid"].as_i64();
     let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     kill_process(pid.expect("it is running"), Signal::KILL).expect("a live process");
     let again = push(&tree, "mails", "good");
     until_done(&tree, &again);
-    // and after a crash of the coordinator, it continues or is launched again.
+    // After a crash of the coordinator, the worker continues or is launched again.
     tree.daemon.take().expect("a server").kill();
     serve(
         &mut tree,
@@ -121,7 +121,7 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is completed");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
     assert!(tree.well(&["worker"]).contains("paused"));
-    // It stays paused after a restart of the coordinator.
+    // A paused worker stays paused after a restart of the coordinator.
     tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     assert!(tree.well(&["worker"]).contains("paused"));
@@ -134,7 +134,8 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
     assert_eq!(absent.status, 1, "{absent:?}");
 }
 
-/// A worker's commands are below it in the tree, but launched by the keeper: a stop of its own process tree does not end them.
+/// The keeper launches a worker's commands, so a stop of the worker's own processes does not end them, although their
+/// records are below that of the worker.
 #[test]
 fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
     for lines in ["", "lines = true\n"] {
@@ -164,7 +165,7 @@ fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
     }
 }
 
-/// Tenants have their turns, and the throttle of the worker applies to all of them together.
+/// Tenants take turns, and the throttle of the worker applies to all tenants together.
 #[test]
 fn a_worker_takes_jobs_of_every_tenant_at_its_own_pace() {
     let tree = configured(

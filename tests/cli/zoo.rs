@@ -1,4 +1,4 @@
-//! Process trees that are hard to stop: each is stopped until nothing of it is alive, with control groups and without.
+//! Process trees that are hard to stop. Each is stopped until no process of it is alive, with and without control groups.
 
 #![expect(
     clippy::indexing_slicing,
@@ -11,7 +11,7 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
-/// Returns the number of processes that have this record in their environment.
+/// Returns the number of processes whose environment contains this id.
 fn members(id: &str) -> usize {
     let variable = format!("SEXTON_PROCESS_ID={id}");
     let processes = std::fs::read_dir("/proc")
@@ -33,7 +33,7 @@ fn ended(tree: &Tree, id: &str) {
     assert_eq!(members(id), 0, "{record}");
 }
 
-/// Launches each script, and stops it once it has at least this number of processes.
+/// Launches each script, and stops its tree once it has at least this number of processes.
 fn zoo(tree: &Tree, is_contained: bool) {
     let chain = tree.data.join("chain.sh");
     let script = "sleep 0.02\nsh \"$0\" &\n";
@@ -47,7 +47,7 @@ fn zoo(tree: &Tree, is_contained: bool) {
         ("stopped", "sh -c 'kill -STOP $$' & kill -STOP $$", 2),
         (
             "holder",
-            // A process that is being created during the search may be missed.
+            // Wait, since a process that is created during a search may be missed.
             "setsid sh -c 'trap \"\" TERM; exec sleep 1000' & sleep 0.3; exit 0",
             1,
         ),
@@ -57,7 +57,8 @@ fn zoo(tree: &Tree, is_contained: bool) {
         let record = tree.record(&id);
         assert_eq!(record["contained"], is_contained, "{animal}: {record}");
         if animal == "holder" {
-            // The leader has ended, and a process that it left keeps its output open: a leak, which a stop of an ended record cannot reach.
+            // The leader has ended, and a process that it left keeps its output open. A stop of the ended record does not
+            // reach that process.
             let record = until("it has ended", || {
                 Some(tree.record(&id)).filter(|it| it["status"] == "exited")
             });
@@ -123,12 +124,13 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
     });
 }
 
-/// A process that was launched through sexton is a child of the keeper, and still stopped with the tree of the process that launched it.
+/// A process that was launched through sexton is a child of the keeper, but it is stopped with the tree of the process
+/// that launched it.
 #[test]
 fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
     let tree = Tree::start();
     let run = format!("{PROGRAM} run --data {} --detach --", text(&tree.data));
-    // The child launches a grandchild that ignores the signal.
+    // Both the child and the grandchild are launched through sexton, and the grandchild ignores the signal.
     let deaf = tree.data.join("deaf");
     let script = format!(
         "trap \"\" TERM; : > {}; while :; do sleep 0.1; done",
@@ -155,7 +157,7 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
     };
     let exited = |signal: u8| (Value::from("exited"), Value::from(signal));
     assert_eq!(end(&parent), exited(15));
-    // The wait includes them.
+    // The wait for the end of the tree includes both.
     let [child, grandchild] = below.as_slice() else {
         panic!("two are below it: {below:?}");
     };

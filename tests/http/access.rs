@@ -1,4 +1,4 @@
-//! Which requests are accepted: `Host`, `Origin`, the token and its file.
+//! Which requests the HTTP listener accepts: the headers `Host` and `Origin`, and tokens and their file.
 
 use crate::opened::{Opened, TOKEN, answers, read_all, write_private};
 use crate::patience::until;
@@ -98,10 +98,10 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(with("another-token-of-the-right-length").status, 200);
 }
 
-/// A token with the scope `run`.
+/// A token with the scope `run`, which permits the launch of processes.
 const RUN_TOKEN: &str = "correct-horse-that-runs";
 
-/// A node that launches processes, with that token and one without the scope.
+/// Opens a node that launches processes, with a token that has the scope `run` and one that does not.
 fn with_both_tokens() -> Opened {
     Opened::configured(|config| {
         launches(config);
@@ -141,7 +141,7 @@ fn a_token_of_the_scope_run_starts_processes() {
     const LAUNCH: &str = "/v1/processes/launch";
     let opened = with_both_tokens();
     let command = json!({"command": ["sleep", "60"]});
-    // The scope is not part of the token.
+    // The scope is not part of the token that a client sends.
     let both = with(&format!("{RUN_TOKEN} run"));
     opened.post_with(LAUNCH, &both, &command).problem(401);
     let plain = with(TOKEN);
@@ -170,14 +170,14 @@ fn a_token_of_the_scope_run_starts_processes() {
         opened.get("/v1/processes/count", &runs).json(),
         json!({"count": 1})
     );
-    // Binding a right to a process requires permission to see processes.
+    // Binding a right to a process requires permission to view processes.
     let bound = json!({"key": "k", "owner": "me", "process": id});
     let acquire = "/v1/locks/acquire";
     opened
         .post_with(acquire, &plain, &bound)
         .because(403, "out-of-scope");
     opened.post_with(acquire, &runs, &bound).json();
-    // The client's process is unknown.
+    // Over TCP the node does not know the client's process, so it cannot register it.
     let detail = opened.post_with("/v1/processes/register", &runs, &json!({}));
     assert!(detail.problem(400).contains("pid"), "{detail:?}");
     ended(&opened.socket(), &id);

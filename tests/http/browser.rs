@@ -3,7 +3,7 @@
 use crate::opened::{Answer, Opened};
 use std::cell::RefCell;
 
-/// A user of a coordinator's page.
+/// A user of a coordinator's pages.
 pub(crate) struct Browser<'o> {
     opened: &'o Opened,
     cookie: RefCell<String>,
@@ -17,7 +17,7 @@ impl<'o> Browser<'o> {
         }
     }
 
-    /// A user who has logged in.
+    /// Returns a user who has logged in with this token.
     pub(crate) fn with_token(opened: &'o Opened, token: &str) -> Self {
         let browser = Self::new(opened);
         let answer = browser.send("/page/enter", &format!("token={token}"));
@@ -38,14 +38,14 @@ impl<'o> Browser<'o> {
         self.opened.get(path, &self.headers())
     }
 
-    /// Loads a page that must exist, and returns its text.
+    /// Loads a page that must exist. Returns its HTML.
     pub(crate) fn page(&self, path: &str) -> String {
         let answer = self.load(path);
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
         answer.body
     }
 
-    /// Sends a form from a page of the coordinator.
+    /// Sends a form as from one of the coordinator's pages, and keeps the cookie in the answer.
     pub(crate) fn send(&self, path: &str, fields: &str) -> Answer {
         let answer = self.send_from(path, "Origin: http://localhost\r\n", fields);
         if let Some(set) = answer.header("set-cookie") {
@@ -60,7 +60,7 @@ impl<'o> Browser<'o> {
         answer
     }
 
-    /// Sends a form, with further headers.
+    /// Sends a form with additional headers.
     pub(crate) fn send_from(&self, path: &str, headers: &str, fields: &str) -> Answer {
         let length = fields.len();
         let head = format!(
@@ -71,7 +71,7 @@ impl<'o> Browser<'o> {
         self.opened.ask(request.as_bytes())
     }
 
-    /// Sends a form that must be accepted, and loads the page to which that redirects.
+    /// Sends a form that must be accepted. Returns the page to which the answer redirects.
     pub(crate) fn do_and_look(&self, path: &str, fields: &str) -> String {
         let answer = self.send(path, fields);
         assert_eq!(answer.status, 303, "{path}: {answer:?}");
@@ -83,7 +83,7 @@ impl<'o> Browser<'o> {
     }
 }
 
-/// Returns the visible text of a page, without tags and escapes.
+/// Returns the visible text of a page: without tags, and with escapes replaced.
 pub(crate) fn text(page: &str) -> String {
     let mut text = String::new();
     for part in page.split('<') {

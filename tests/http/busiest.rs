@@ -1,4 +1,4 @@
-//! The busiest items: queues of a share, and the locks with the most waiters.
+//! Lists of the busiest items: the queues in each share, and the locks with the most waiters.
 
 use crate::opened::{Opened, request, run};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Many subscribers, and some that do not read: other clients notice nothing, and the cost is bounded.
+//! Many subscribers to events, some of which do not read. Other clients are not affected, and the cost is bounded.
 
 use crate::listener::Listener;
 use crate::opened::{Opened, request, run};
@@ -8,7 +8,7 @@ use sexton::node::Handle;
 use sexton::spine::delivery::Item;
 use std::collections::BTreeSet;
 
-/// Acquires and releases this many locks: as many pairs of events.
+/// Acquires and releases a lock this many times, which gives two events each time.
 fn happen(handle: &Handle, pairs: u32) {
     let mut items: Vec<Item<LockMachine>> = Vec::new();
     for pair in 0..pairs {
@@ -20,7 +20,7 @@ fn happen(handle: &Handle, pairs: u32) {
     run(handle.locks().batch(items)).expect("the node answers");
 }
 
-/// A node without files, for tests of streams alone.
+/// Opens a node without a data directory, for tests of streams alone.
 fn in_memory() -> Opened {
     Opened::configured(|config| {
         config.data = None;
@@ -34,7 +34,7 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
     let mut slow = Listener::new(&opened, "/v1/events", "");
     let mut told = BTreeSet::new();
     let mut rounds = 0;
-    // Until the buffers in between are full and the ring has wrapped around, the client misses nothing.
+    // Cause so many events that the buffers are full and the ring of stored events has been overwritten.
     for _ in 0..10 {
         happen(&opened.handle(), 10_000);
         rounds += 1;
@@ -57,7 +57,7 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
     assert!(!lost.is_empty(), "200,001 events were all kept");
     let all = rounds * 20_000 + 1;
     assert!(told.len() < all);
-    // Events reported as lost were not received, and the rest was.
+    // No event in a gap that was reported as lost may have been received.
     for gap in lost {
         let at = |field: &str| {
             let text = gap[field].as_str().expect("a position");
@@ -82,7 +82,7 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     let mut crowd: Vec<Listener> = (0..5000)
         .map(|_| Listener::new(&opened, "/v1/events", ""))
         .collect();
-    // The client does not read, and there are more events than fit into the buffers.
+    // Cause more events than fit into the buffers, while no client reads.
     for _ in 0..5 {
         happen(&opened.handle(), 10_000);
         assert_eq!(opened.get("/healthz", "").status, 200);
@@ -104,5 +104,5 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     );
 }
 
-/// The memory in KiB that other tests of this process may use meanwhile.
+/// The memory that other tests in this process may use at the same time, in KiB.
 const OTHERS_KIB: u64 = 256 << 10;

@@ -1,5 +1,5 @@
-//! Compares every answer of these tests with the description: its status, its content type, its body and its reason must be
-//! in it.
+//! Compares every answer that these tests receive with the API description, which must have its status, content type,
+//! body and reason.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,10 +12,10 @@ use std::sync::LazyLock;
 
 static DESCRIPTION: LazyLock<&Value> = LazyLock::new(sexton::protocols::http::description);
 
-/// Keywords that are for people, or are not validated here.
+/// Keywords of schemas that are only for people, or that this test does not check.
 const ANNOTATIONS: [&str; 4] = ["description", "default", "contentEncoding", "pattern"];
 
-/// Fails if this is an undescribed answer of a described path. Undescribed paths are not served.
+/// Fails the test unless the description has this answer. A path that is not described must be answered with an error.
 pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
     let path = target.split('?').next().expect("a target has a path");
     let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];
@@ -53,12 +53,12 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
     }
 }
 
-/// Returns whether this is a path for people: its answers may change, and are not described.
+/// Returns whether this is a path of the page. Its answers are for people, may change, and are not described.
 fn is_page(path: &str) -> bool {
     path == "/" || path.starts_with("/page/") || path.starts_with("/page.")
 }
 
-/// Returns every described answer: path, method, status.
+/// Returns every described answer: the path, the method and the status.
 #[cfg(feature = "cli")]
 pub(crate) fn answers() -> Vec<(String, String, u16)> {
     let mut found = Vec::new();
@@ -73,14 +73,15 @@ pub(crate) fn answers() -> Vec<(String, String, u16)> {
     found
 }
 
-/// Returns the minimum for a path: the query and the body with their required members, each as short as possible.
+/// Returns the smallest request for a path: the query and the body with only the required members, each as short as
+/// possible.
 #[cfg(feature = "cli")]
 pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>) {
     let some = |schema: &Value| match resolve(schema)["type"].as_str() {
         Some("string") => Value::from("x"),
         Some("integer") => resolve(schema)["minimum"].clone(),
         Some("array") => Value::from(vec!["x"]),
-        // The command of a launch.
+        // Every required object is the command of a launch.
         Some("object") => serde_json::json!({ "command": ["true"] }),
         other => panic!("{path} takes a {other:?}, which has no case here"),
     };
@@ -122,7 +123,7 @@ fn resolve(value: &Value) -> &Value {
     }
 }
 
-/// Returns an error unless a value fits a schema, as far as this description uses JSON Schema.
+/// Returns an error unless a value fits a schema. Supports only the keywords of JSON Schema that the description uses.
 fn valid(schema: &Value, value: &Value) -> Result<(), String> {
     let schema = resolve(schema).as_object().expect("a schema is an object");
     for (keyword, rule) in schema {
@@ -193,12 +194,12 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the length of a text.
+/// Returns the length of a text in bytes, or `None` if the value is not a text.
 fn length(value: &Value) -> Option<u64> {
     value.as_str().map(|text| text.len() as u64)
 }
 
-/// Returns whether a value has no members besides those of its schema.
+/// Returns whether a value has only members that its schema names.
 fn is_closed(schema: &serde_json::Map<String, Value>, value: &Value) -> bool {
     let known = |field: &String| {
         let properties = schema.get("properties");
@@ -244,7 +245,7 @@ fn the_checker_finds_what_does_not_fit() {
     assert!(valid(&granted, &less).is_err());
 }
 
-/// Fails if a schema within `value` is a bare `true`: JSON Schema allows it, and generators of clients refuse it.
+/// Fails the test if `value` contains `true` as a schema. JSON Schema allows that, but client generators refuse it.
 fn no_bare_schema(value: &Value, path: &str) {
     let members = value.as_object().into_iter().flatten();
     for (name, member) in members {
@@ -270,7 +271,7 @@ fn every_schema_is_an_object() {
     no_bare_schema(&DESCRIPTION, "");
 }
 
-/// A second schema of the same name gets a number, which clients generated from an earlier description use for another schema.
+/// Two schemas of one name would get numbers. Clients generated from an earlier description could then confuse them.
 #[test]
 fn every_schema_has_a_name_of_its_own() {
     let schemas = DESCRIPTION["components"]["schemas"].as_object();

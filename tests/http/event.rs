@@ -1,4 +1,4 @@
-//! Events of a node, as its clients receive them.
+//! Events of a node, as clients of `/v1/events` receive them.
 
 use crate::listener::Listener;
 use crate::opened::{Opened, read_all, run};
@@ -35,7 +35,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     });
     assert_eq!(granted.data, expected);
     assert!(granted.data["at"].as_u64() > Some(1_600_000_000_000));
-    // Renewals have no event.
+    // A renewal causes no event.
     acquire(&opened, "a", "one");
     let waiting = opened.begin(
         ACQUIRE,
@@ -58,7 +58,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     expected["ttl"] = 7.into();
     assert_eq!(passed[1].data, expected);
     drop(waiting);
-    // A grant is released if its client is gone, whichever came first.
+    // Releases the granted lock, unless the node has already done so because the connection was lost.
     opened
         .post("/v1/locks/release-all", &json!({"owner": "two"}))
         .json();
@@ -117,7 +117,7 @@ fn a_listener_goes_on_where_it_was() {
     }
     let again = |target: &str, headers: &str| {
         let mut listener = Listener::new(&opened, target, headers);
-        // The positions of lost connections are removed when the loss is noticed, in any order.
+        // The node removes entries of lost connections when it notices the loss, in any order. Skip their events.
         loop {
             let told = listener.next().expect("another item follows");
             if told.data["key"] != "a" {
@@ -134,7 +134,7 @@ fn a_listener_goes_on_where_it_was() {
         both.id, ids[2],
         "the position of a reader that reconnects has precedence"
     );
-    // Events from before the first subscriber are not stored, which is not reported as a loss.
+    // Events before the first subscriber are not stored, so a client that asks for them is told of a gap.
     let lost = again("/v1/events?after=0", "");
     assert_eq!(
         (lost.kind.as_str(), &lost.data["after"]),
@@ -242,7 +242,7 @@ fn streams_are_among_what_waits_and_end_with_their_client() {
         "it has the headers of GET: {head}"
     );
     drop(listener);
-    // The end of the connection is noticed without writing anything.
+    // The node notices the end of the connection without writing to it.
     crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
 }
 

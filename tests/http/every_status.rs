@@ -1,5 +1,4 @@
-//! Every described answer is produced once here: a new path or status without a case here fails the
-//! test.
+//! Produces every described answer once. A new path or status without a case here fails the test.
 
 use crate::daemon::{Daemon, text};
 use crate::described;
@@ -11,7 +10,7 @@ use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A request, not yet sent.
+/// A request that was not sent yet.
 #[derive(Clone)]
 pub(crate) struct PendingRequest {
     method: String,
@@ -22,7 +21,7 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Returns a request for a path that succeeds if the lock `held` is held by `me`.
+    /// Returns a request for a path that succeeds if `me` holds the lock `held`.
     pub(crate) fn well(path: &str, method: &str) -> Self {
         let entry = "key=held&owner=me";
         let (query, body) = match path {
@@ -45,7 +44,7 @@ impl PendingRequest {
         Self::new((path, method), query, body)
     }
 
-    /// The minimal request for a path, from its description.
+    /// Returns the smallest request that the description of a path allows.
     pub(crate) fn as_described(path: &str, method: &str) -> Self {
         let (query, body) = described::least(path, method);
         Self::new((path, method), query.as_deref(), body)
@@ -77,7 +76,7 @@ impl PendingRequest {
         self
     }
 
-    /// Returns the same request with different bytes.
+    /// Returns the same request with an additional space, so that its bytes differ.
     pub(crate) fn spaced(mut self) -> Self {
         self.body = self.body.map(|body| format!("{body} "));
         self
@@ -103,7 +102,8 @@ impl PendingRequest {
     }
 
     fn at(&self, address: SocketAddr) -> Answer {
-        // A client that waits must not close its side; a stream of events has no other end.
+        // While a client waits, it must keep its sending side open. A stream of events ends only when the client closes
+        // the connection.
         let closes = self.target == "/v1/events" || self.headers.contains("Connection");
         let text = if closes {
             self.text()
@@ -132,7 +132,7 @@ fn received(stream: &mut TcpStream) -> Answer {
     answers(&read_all(stream)).pop().expect("an answer")
 }
 
-/// Nodes in the states that produce these answers.
+/// Nodes in the states that produce the answers.
 struct Nodes {
     well: Opened,
     guarded: Opened,
@@ -140,7 +140,7 @@ struct Nodes {
     panicking: Opened,
     memory: Opened,
     draining: Opened,
-    /// Its only connection is in use.
+    /// A node whose only allowed connection is in use, and that connection.
     crowded: (Opened, TcpStream),
 }
 
@@ -157,7 +157,7 @@ impl Nodes {
             let stages = [Stage::Decide, Stage::Query, Stage::Watch];
             assert!(!stages.contains(&stage), "planted");
         });
-        // A file in place of the snapshots' directory.
+        // Put a file in place of the directory of snapshots, so that checkpoints fail.
         let snapshots = panicking.directory.path().join("data/snapshots");
         if snapshots.exists() {
             std::fs::remove_dir_all(&snapshots).expect("our own directory");
@@ -187,7 +187,7 @@ impl Nodes {
         }
     }
 
-    /// Provokes an answer in the special cases of leases and tasks; `None` in all others.
+    /// Provokes an answer about leases or tasks in their special cases. Returns `None` in all other cases.
     fn provoke_by_its_own(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
         let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
         if lease_status::is_ours(path) {
@@ -199,7 +199,7 @@ impl Nodes {
         }
     }
 
-    /// Provokes an answer with this status.
+    /// Provokes an answer with this status from the node that gives it.
     fn provoke(&self, path: &str, method: &str, status: u16) -> Answer {
         hold(&self.well);
         if process_status::is_ours(path)
@@ -222,7 +222,7 @@ impl Nodes {
             (401, _) => well.of(&self.guarded),
             (403, _) => well.with("Origin: http://evil.example").of(&self.well),
             (404, _) if is_of_queues => queue_status::absent(path, method, &self.well),
-            // The process to bind to does not exist.
+            // Bind the lock to a process that does not exist.
             (404, "/v1/locks/acquire") => {
                 let process = "00000000-0000-7000-8000-000000000001";
                 let bound = well.about(&json!({"key": "a", "owner": "me", "process": process}));
@@ -273,7 +273,7 @@ impl Nodes {
 }
 
 impl Nodes {
-    /// Provokes answers on the socket, where the answers differ.
+    /// Provokes an answer about processes, over the socket. Returns `None` if the answer is the same as for other paths.
     fn provoke_by_processes(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
         let socket = self.well.socket();
         let answer = match status {
@@ -312,7 +312,7 @@ impl Nodes {
     }
 }
 
-/// A request for a lock or an entry that does not exist.
+/// Returns a request about a lock or an entry that does not exist.
 fn absent(path: &str, well: PendingRequest) -> PendingRequest {
     if ["/v1/locks/owner", "/v1/locks/place"].contains(&path) {
         let target = well.target.replace("held", "absent");
@@ -324,7 +324,7 @@ fn absent(path: &str, well: PendingRequest) -> PendingRequest {
     well.about(&json!({"key": "absent", "owner": "me"}))
 }
 
-/// A request that conflicts with the holder of the lock.
+/// Returns a request that conflicts with the holder of the lock.
 fn conflict(path: &str, well: &PendingRequest) -> PendingRequest {
     well.clone().about(&if path == "/v1/locks/acquire" {
         json!({"key": "held", "owner": "other"})
@@ -333,7 +333,7 @@ fn conflict(path: &str, well: &PendingRequest) -> PendingRequest {
     })
 }
 
-/// A coordinator whose disk is so full that renewals are refused, too.
+/// A coordinator whose disk is so full that even renewals are refused.
 struct FullDisk {
     files: tempfile::TempDir,
     daemon: Daemon,
@@ -357,13 +357,14 @@ impl FullDisk {
             daemon,
             process,
         };
-        // Large entries until there is no space for another one, then renewals until there is no space for these.
+        // First add large entries until there is no space for another, and then renew one until there is no space for
+        // renewals.
         full.repeat(|round| json!({"key": format!("{round:0>255}"), "owner": "x".repeat(255)}));
         full.repeat(|_| json!({"key": format!("{:0>255}", 0), "owner": "x".repeat(255)}));
         full
     }
 
-    /// Acquires locks, many times on each connection, until one is refused because of the full disk.
+    /// Sends requests for locks, many per connection, until one is refused because the disk is full.
     fn repeat(&self, fields: impl Fn(u32) -> Value) {
         for round in 0..1000_u32 {
             let asking = |entry| {
@@ -381,7 +382,7 @@ impl FullDisk {
         panic!("the disk does not become full");
     }
 
-    /// Ends all processes.
+    /// Stops the process that was launched, and the coordinator.
     fn end(self) {
         self.daemon.limit_files(None);
         let socket = self.files.path().join("data/sexton.sock");
@@ -415,7 +416,7 @@ fn every_answer_that_is_described_is_given() {
     let described = described::answers();
     assert!(described.len() > 400, "the description was read");
     let nodes = Nodes::open();
-    // Slow requests wait concurrently.
+    // Begin all slow requests first, so that their timeouts run at the same time.
     let late: Vec<_> = described
         .iter()
         .filter(|(_, _, status)| *status == 408)

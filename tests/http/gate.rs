@@ -1,12 +1,12 @@
-//! Holds an actor at a position that a test chooses, until the test releases it.
+//! A gate in an actor: it stops before its next decision, until the test opens the gate.
 
 use sexton::spine::delivery::Stage;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A hook for an actor, by its messages.
+/// A function that an actor calls at each stage of its work.
 type BeforeDecisions<M> = Box<dyn Fn(Stage, Option<&M>) + Send>;
 
-/// Closed until it is opened. Cloning gives another handle.
+/// A gate, which is closed at first and stays open once it is opened. Cloning gives another handle.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<(Mutex<State>, Condvar)>);
 
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Gate {
-    /// Returns the hook of an actor: it waits at the gate with the next command that it decides.
+    /// Returns the function for an actor: before each decision, it waits until the gate is open.
     pub(crate) fn before_decisions<M>(&self) -> BeforeDecisions<M> {
         let gate = self.clone();
         Box::new(move |stage, _| {
@@ -37,7 +37,7 @@ impl Gate {
         }
     }
 
-    /// Waits until an actor is at the gate.
+    /// Waits until an actor has reached the gate.
     pub(crate) fn reached(&self) {
         let (state, changed) = &*self.0;
         let mut state = state.lock().expect("not poisoned");

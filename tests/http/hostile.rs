@@ -1,4 +1,4 @@
-//! Bytes that are not requests, and requests that are too large, too slow or too many.
+//! Input that is not HTTP, and requests that are too large, too slow or too many.
 
 use crate::opened::{Opened, answers, read_all};
 use std::io::{Read as _, Write as _};
@@ -81,13 +81,13 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
         answered
     };
     let mut halves = Vec::new();
-    // Each connection holds at least 16 MiB; the listener has 256 MiB.
+    // Each connection holds at least 16 MiB, and all connections of the listener together may hold 256 MiB.
     let mut last = loop {
         let mut stream = opened.connect();
         stream.write_all(head.as_bytes()).expect("connected");
         let mut parts = 0;
         while parts < 136 && !refused(&stream) {
-            // The connection may be refused, and closed, in between.
+            // The connection may be refused and closed between the check and the write.
             if stream.write_all(&part).is_err() {
                 break;
             }
@@ -113,7 +113,7 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
 fn a_head_that_comes_too_slowly_is_given_up() {
     let opened = Opened::new();
     let mut stream = opened.connect();
-    // The second request of a connection is under the same limit as the first.
+    // The limit applies to the second request on a connection as well as to the first.
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal")
         .expect("connected");
@@ -130,7 +130,7 @@ fn requests_are_answered_in_order_on_one_connection() {
     let paths = ["/healthz", "/absent", "/v1/status", "/metrics", "/healthz"];
     let one = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let requests = paths.map(one).concat().repeat(40);
-    // A request is the same wherever it is split.
+    // A request is understood wherever it is split into parts.
     let mut stream = opened.connect();
     let mut reading = stream.try_clone().expect("connected");
     let writing = std::thread::Builder::new().spawn(move || {
@@ -157,7 +157,7 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     let taken: Vec<TcpStream> = (0..256)
         .map(|_| {
             let mut stream = opened.connect();
-            // An answered request shows that each connection is accepted.
+            // A connection whose request is answered has been accepted.
             stream
                 .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 .expect("connected");
@@ -193,7 +193,7 @@ fn a_client_that_never_reads_holds_up_nobody() {
         .set_write_timeout(Some(patience))
         .expect("the option can be set");
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
-    // The server stops reading while answers are unread, long before it has read everything that was sent.
+    // The server stops reading while its answers are not read, long before it has read all requests.
     let mut sent = 0;
     while sent < 64 << 20 && greedy.write_all(&requests).is_ok() {
         sent += requests.len();

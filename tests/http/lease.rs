@@ -1,4 +1,4 @@
-//! Leases over HTTP, for clients that run passes themselves, and for requests with a command.
+//! Leases over HTTP, for clients that run passes (runs under a lease) themselves, and for requests with a command.
 
 use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, finish};
@@ -22,7 +22,7 @@ fn show(opened: &Opened, name: &str) -> Value {
     well(&opened.get(&format!("/v1/leases/lease?name={name}"), ""))
 }
 
-/// A node, and a lease with a short period.
+/// Opens a node with a lease `k` that has this period.
 fn with_period(ms: u64) -> Opened {
     let opened = Opened::configured(launches);
     well(&opened.post("/v1/leases/set", &json!({"name": "k", "period_ms": ms})));

@@ -8,7 +8,7 @@ use sexton::actors::lease::{Claim, Requesting, Setting};
 use sexton::actors::lock::Name;
 use std::path::Path;
 
-/// A process that does not exist.
+/// The id of a process that does not exist.
 const ABSENT: &str = "0192f5e0-7a4b-7c11-9d2e-5f6a7b8c9d0e";
 
 /// Returns whether a path is about leases.
@@ -20,7 +20,7 @@ fn named(name: &str) -> Name {
     Name::try_from(name).expect("the name is short")
 }
 
-/// A lease with a pass that a client runs; returns its token.
+/// Creates a lease with a pass that a client runs. Returns the token of the pass.
 fn claimed(opened: &Opened, name: &str) -> u64 {
     let leases = opened.handle().leases();
     let requesting = Requesting {
@@ -34,7 +34,7 @@ fn claimed(opened: &Opened, name: &str) -> u64 {
     current.expect("the lease has a current pass").token.0
 }
 
-/// Adds a request that waits for its turn; returns its position in line.
+/// Adds a request that waits in line for its turn. Returns its number.
 fn next(opened: &Opened, name: &str) -> u64 {
     claimed(opened, name);
     let leases = opened.handle().leases();
@@ -53,7 +53,7 @@ fn next(opened: &Opened, name: &str) -> u64 {
         .0
 }
 
-/// A request that succeeds.
+/// Returns a request that succeeds.
 pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     let lease = || {
@@ -82,7 +82,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
     asking.about(&body)
 }
 
-/// A request about a lease, or with a process, that does not exist.
+/// Returns a request about a lease that does not exist, or with a process that does not exist.
 fn absent(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -95,7 +95,7 @@ fn absent(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request that conflicts with the state of a lease.
+/// Returns a request that conflicts with the state of a lease.
 fn conflict(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let leases = opened.handle().leases();
     let body = match path {
@@ -120,7 +120,7 @@ fn conflict(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     PendingRequest::as_described(path, method).about(&body)
 }
 
-/// A request that reaches the actor.
+/// Returns a valid request with the fewest fields.
 pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -136,12 +136,12 @@ pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request that is refused because the disk is full.
+/// Sends a request that is refused because the disk is full.
 pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
     at(&least(path, method), socket)
 }
 
-/// Provokes an answer on the socket, in cases that differ from those of all routes.
+/// Provokes an answer over the socket. Returns `None` if the answer is provoked in the same way as for other paths.
 pub(crate) fn provoke(
     (path, method, status): (&str, &str, u16),
     (well_node, panicking): (&Opened, &Opened),
@@ -153,7 +153,7 @@ pub(crate) fn provoke(
         409 => conflict(path, method, well_node),
         415 => well(path, method, well_node).with("Content-Type: text/plain"),
         422 => {
-            // A request whose turn has come: one that is turned away writes nothing.
+            // Use a claim that is granted: one that is turned away is not recorded, so its key is not remembered.
             let asking = match path {
                 "/v1/leases/claim" => least(path, method).about(&json!({"name": "once"})),
                 _ => well(path, method, well_node),
@@ -173,7 +173,7 @@ pub(crate) fn provoke(
     Some(answer)
 }
 
-/// Waits until the pass has ended.
+/// Waits until the pass that this answer shows has ended.
 fn wait_for_its_end(said: &Value, socket: &Path) {
     let token = said.pointer("/lease/current/token").cloned();
     let body = json!({"name": "run", "ended": token, "wait": 60});

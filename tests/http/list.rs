@@ -1,4 +1,4 @@
-//! Long lists: the size of an answer, and the cost of answers that are not read.
+//! Long lists: the size of an answer, and the memory for answers that are not read.
 
 use crate::opened::{Answer, Opened, request, run};
 use crate::resources::{raise_descriptor_limit, resident};
@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::TcpStream;
 
-/// Acquires this many locks with names whose JSON is as long as possible.
+/// Acquires this many locks whose names are as long as possible as JSON.
 fn take_long_ones(opened: &Opened, count: u32) {
     let name = |number: u32| [&number.to_be_bytes()[..], &[1; 241]].concat();
     let items = (0..count).map(|number| request(&name(number), &[1; 245]));
     run(opened.handle().locks().batch(items.collect())).expect("the node answers");
 }
 
-/// A size in bytes: larger than any list, and much smaller than an unbounded one.
+/// A size in bytes that is larger than any list should be, and much smaller than a list without a limit.
 const ANSWER_BYTES: usize = 512 * 1024;
 
 #[test]
@@ -63,5 +63,5 @@ fn lists_that_nobody_reads_cost_little() {
     assert_eq!(opened.get("/healthz", "").status, 200);
 }
 
-/// The size of those lists, and memory that other tests of this process may use meanwhile, in KiB.
+/// The memory for those lists, and for other tests in this process at the same time, in KiB.
 const OTHERS_KIB: u64 = 384 << 10;

@@ -1,4 +1,4 @@
-//! A client of event streams: reads events one by one, and the end.
+//! A client of event streams, which reads the events one by one, and the end of the stream.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,7 +13,7 @@ use std::net::TcpStream;
 /// A stream of events.
 pub(crate) struct Listener {
     reader: BufReader<TcpStream>,
-    /// Received bytes that are not parsed yet.
+    /// Text that was received but not parsed yet.
     rest: String,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct ReceivedEvent {
 }
 
 impl Listener {
-    /// Subscribes under this target; returns once it is certain to receive all further events.
+    /// Opens a stream at this target. Returns once the client is sure to receive all further events.
     pub(crate) fn new(opened: &Opened, target: &str, headers: &str) -> Self {
         let mut stream = opened.connect();
         let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n");
@@ -53,7 +53,7 @@ impl Listener {
         listener
     }
 
-    /// Reads the next event; `None` at the end of the stream.
+    /// Reads the next event. Returns `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             let block = self.block()?;
@@ -79,7 +79,7 @@ impl Listener {
         }
     }
 
-    /// Reads the next events, which must be of these kinds.
+    /// Reads the next events, which must be of these kinds, in this order.
     pub(crate) fn receive(&mut self, kinds: &[&str]) -> Vec<ReceivedEvent> {
         let told: Vec<ReceivedEvent> = kinds.iter().map_while(|_| self.next()).collect();
         let found: Vec<&str> = told.iter().map(|told| told.kind.as_str()).collect();
@@ -87,7 +87,7 @@ impl Listener {
         told
     }
 
-    /// Reads the text up to the next empty line; `None` at the end.
+    /// Reads the text up to the next empty line. Returns `None` at the end of the stream.
     fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.rest.split_once("\n\n") {

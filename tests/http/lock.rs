@@ -1,4 +1,4 @@
-//! Locks over HTTP: acquired, renewed, released, listed, waited for and passed on.
+//! Locks over HTTP: requests that acquire, renew, release, list, wait for and pass on locks.
 
 use crate::opened::{Answer, Opened, finish, run};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn acquire(opened: &Opened, key: &str, owner: &str) -> Answer {
     opened.post("/v1/locks/acquire", &json!({ "key": key, "owner": owner }))
 }
 
-/// Begins to wait for a lock, and waits until it is in line.
+/// Begins a request that waits for a lock. Returns once its entry is in line.
 fn wait_for(opened: &Opened, key: &str, owner: &str) -> TcpStream {
     let fields = json!({ "key": key, "owner": owner, "wait": 600, "ttl": 600 });
     let waiting = opened.begin("/v1/locks/acquire", &fields);
@@ -130,7 +130,7 @@ fn without_an_owner_each_request_is_one_and_its_token_says_enough() {
         finish("/v1/locks/watch", watching).json(),
         json!({"lost": true})
     );
-    // With a key, a repeated request has the same owner, and so the same token.
+    // Without an owner, the request key stands for one: a repeated request has the same owner, and so the same token.
     let once = || {
         let header = "Idempotency-Key: mine\r\n";
         opened
@@ -199,7 +199,7 @@ fn who_goes_away_stands_in_line_no_longer() {
         .json();
     assert_eq!(finish("/v1/locks/acquire", stays).json()["owner"], "three");
 
-    // A connection with one side closed does not wait either, but gets an answer.
+    // A client that closes its sending side stops waiting, and gets an error as its answer.
     let half = wait_for(&opened, "a", "four");
     half.shutdown(std::net::Shutdown::Write).expect("connected");
     finish("/v1/locks/acquire", half).problem(400);

@@ -1,4 +1,4 @@
-//! `Idempotency-Key` with the real program, which is killed: a request is remembered, and done
+//! `Idempotency-Key` with the real program, which is killed in between: a repeated request is recognised, and done only
 //! once.
 
 #![expect(
@@ -47,7 +47,7 @@ fn send(daemon: &Daemon, request: &str) -> Answer {
     answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
-/// Sends an example of every request, each with its own key; returns the results.
+/// Sends each kind of request once, each with its own key. Returns the results.
 fn work(daemon: &Daemon) -> [Value; 4] {
     let jobs: Vec<Value> = (0..3)
         .map(|job| json!({"queue": "many", "body": format!("{job}")}))
@@ -62,7 +62,7 @@ fn work(daemon: &Daemon) -> [Value; 4] {
     ]
 }
 
-/// Asserts that all of it was done once.
+/// Asserts that each of those requests was done once.
 fn is_done_once(daemon: &Daemon) {
     let jobs = |queue: &str| get(daemon, &format!("/v1/queues/queue?queue={queue}"));
     assert_eq!(jobs("q")["ready"], 0);
@@ -75,7 +75,7 @@ fn key_is_reused(daemon: &Daemon) {
     post(daemon, ACQUIRE, "lock", &other).because(422, "key-reused");
     let other = json!({"queue": "q", "body": "y"});
     post(daemon, PUSH, "job", &other).because(422, "key-reused");
-    // More than was requested before: the additional jobs are not claimed either.
+    // This request claims more jobs than before. It must not claim the additional ones.
     let other = json!({"queues": ["many"], "count": 3});
     post(daemon, POP, "claim", &other).because(422, "key-reused");
 }
@@ -92,7 +92,7 @@ fn what_was_done_is_known_after_a_kill() {
     key_is_reused(&daemon);
     assert_eq!(work(&daemon), done);
     is_done_once(&daemon);
-    // Another key is another request.
+    // A request with another key is a new request.
     let pushed = post(&daemon, PUSH, "other", &json!({"queue": "q", "body": "x"}));
     assert_ne!(pushed.json(), done[1]);
 }
@@ -103,7 +103,7 @@ fn what_was_done_is_known_when_the_journal_is_trimmed() {
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
-    // Each time, add more than fits into the first segment, which is removed when neither snapshot needs it.
+    // Each round adds more than fits into the first segment. The segment is removed once neither snapshot needs it.
     let fill = json!({"queue": "filled", "body": "x".repeat(60_000)});
     for _ in 0..2 {
         for _ in 0..20 {
@@ -150,7 +150,7 @@ fn an_exported_log_has_what_was_done_under_which_key() {
         })
         .collect();
     assert_eq!(lengths, [64; 4], "four requests, each one message");
-    // The digests in the checkpoint include the receipts.
+    // The digests in the checkpoint include the remembered keys and replies.
     replay(&[text(&export), "--verify"]);
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A node with its HTTP listener open on TCP and on a socket in a directory of its own.
+/// A node with its HTTP listener open on TCP and on a Unix socket, in its own directory.
 pub(crate) struct Opened {
     node: Option<Node>,
     config: Config,
@@ -39,13 +39,13 @@ impl Answer {
         })
     }
 
-    /// Returns the body of a successful answer.
+    /// Returns the body of an answer, which must be successful, as JSON.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         serde_json::from_str(&self.body).expect("valid JSON")
     }
 
-    /// Asserts that this is a problem of this status with this reason, and returns it.
+    /// Asserts that this is a problem document with this status and reason, and returns it.
     pub(crate) fn because(&self, status: u16, reason: &str) -> Value {
         self.problem(status);
         let document: Value = serde_json::from_str(&self.body).expect("valid JSON");
@@ -57,7 +57,7 @@ impl Answer {
         document
     }
 
-    /// Asserts that this is a problem document about this status, and returns its detail.
+    /// Asserts that this is a problem document with this status. Returns its detail.
     pub(crate) fn problem(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
         let content_type = self.header("content-type");
@@ -152,7 +152,7 @@ impl Opened {
         stream
     }
 
-    /// Sends these bytes and closes the sending side; returns all answers.
+    /// Sends these bytes and closes the sending side. Returns all answers as text.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("connected");
@@ -187,7 +187,7 @@ impl Opened {
         self.ask(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
     }
 
-    /// Posts on a connection of its own, which stays open until the answer has arrived.
+    /// Sends a POST request on a new connection, which stays open. [`finish`] receives the answer.
     pub(crate) fn begin(&self, path: &str, fields: &Value) -> TcpStream {
         self.begin_with(path, "", fields)
     }
@@ -213,7 +213,7 @@ impl Opened {
         answers(&read_all(&mut stream)).pop().expect("an answer")
     }
 
-    /// Stops cleanly, and starts on the same directory.
+    /// Stops the node cleanly, and opens it again on the same directory.
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.node = Some(Node::open(self.config.clone()).expect("the node opens again"));
@@ -241,14 +241,14 @@ pub(crate) fn read_all(stream: &mut impl std::io::Read) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// Returns the answer to a request that was begun.
+/// Receives the answer to a request that was sent by [`Opened::begin`].
 pub(crate) fn finish(path: &str, mut stream: TcpStream) -> Answer {
     let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     described::check("POST", path, &answer);
     answer
 }
 
-/// Parses the answers to GET requests, each by its length.
+/// Parses a series of answers to GET requests. Each is read up to its length.
 pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
     let mut found = Vec::new();
     while let Some((head, rest)) = text.split_once("\r\n\r\n") {
@@ -279,7 +279,7 @@ pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
     found
 }
 
-/// Parses a chunked body; returns the text after it.
+/// Parses a chunked body. Returns the text after it.
 fn unchunk<'t>(mut text: &'t str, body: &mut String) -> &'t str {
     loop {
         let (size, rest) = text.split_once("\r\n").expect("a chunk says its size");

@@ -1,11 +1,11 @@
-//! The page, around its views: its headers, who may log in, and which forms it accepts.
+//! The pages without the content of their views: their headers, logging in, and the forms that they accept.
 
 use crate::browser::{Browser, shows};
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, request, run, write_private};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
-/// Every view without a name in its path.
+/// The paths of all views that do not contain a name.
 pub(crate) const VIEWS: [&str; 7] = [
     "/",
     "/page/locks",
@@ -34,7 +34,7 @@ fn is_page(answer: &Answer, status: u16) {
     }
 }
 
-/// Returns the values of attributes of this name.
+/// Returns the values of all attributes with this name.
 fn attributes<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
     let begin = format!(" {name}=\"");
     let parts = page.split(begin.as_str()).skip(1);
@@ -128,7 +128,7 @@ fn a_browser_without_a_login_is_asked_for_a_token() {
     ] {
         is_page(&browser.send("/page/enter", malformed), 400);
     }
-    // A stream is refused as well, and so are pages that do not exist.
+    // Streams and pages that do not exist are refused in the same way.
     assert_eq!(browser.load("/page/changes").status, 401);
     assert_eq!(browser.load("/page/absent").status, 401);
 }
@@ -162,7 +162,7 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
     );
     is_page(&browser.load("/"), 200);
     assert!(browser.page("/").contains("action=\"/page/leave\""));
-    // The cookie is for pages alone.
+    // The cookie is accepted only for pages.
     let cookie = format!("Cookie: {login}\r\n");
     for path in ["/v1/status", "/v1/events", "/metrics", "/v1/locks"] {
         opened.get(path, &cookie).problem(401);
@@ -172,14 +172,14 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
         opened.get("/", &format!("Cookie: {login}x\r\n")).status,
         401
     );
-    // Programs use their header here, too.
+    // A program may send its token in the header here, too.
     let bearer = |token: &str| {
         opened
             .get("/", &format!("Authorization: Bearer {token}\r\n{cookie}"))
             .status
     };
     assert_eq!((bearer(TOKEN), bearer("wrong")), (200, 401));
-    // No redirect leads to another site.
+    // Logging in never redirects to another site.
     for to in [
         "https%3A%2F%2Fevil.example",
         "%2F%2Fevil.example",
@@ -250,7 +250,7 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
         );
     }
     assert!(held());
-    // Origins are checked even where no token is required: a browser may be forwarded to the socket.
+    // `Origin` is checked even where no token is required: a proxy may forward a browser to the socket.
     let mut stream = UnixStream::connect(opened.socket()).expect("it listens");
     let kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5";
     let head = "POST /page/lock/force HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
@@ -259,7 +259,7 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     is_page(&answer, 403);
     assert!(held());
-    // A page is not shown there under a foreign name that resolves to it.
+    // A page is not shown on the socket either if the request names another host.
     is_page(&opened.get_over_socket("/"), 421);
     // A body that is not a form is refused.
     let json = "Origin: http://localhost\r\nContent-Type: application/json\r\nHost: localhost\r\n";

@@ -1,4 +1,4 @@
-//! The stream that keeps a page live.
+//! The stream of updates with which a page stays current.
 
 use crate::opened::Opened;
 use serde_json::json;
@@ -22,7 +22,7 @@ fn listen(opened: &Opened) -> TcpStream {
     stream
 }
 
-/// Reads until the received text ends with this, apart from the framing of chunks.
+/// Reads until the received text ends with `end`, not counting the framing of chunks.
 fn received(stream: &mut TcpStream, end: &str) -> String {
     let mut bytes = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Locks and leases on the page: holders, since when, waiters; names of any bytes; long lists.
+//! Locks and leases on the page: holders, the time since when, waiters, names of any bytes, and long lists.
 
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, request, run};
@@ -8,7 +8,7 @@ use serde_json::json;
 fn a_lock_is_shown_with_its_holder_and_those_who_wait() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);
-    // From here on events are stored.
+    // The first page that is loaded makes the node store events.
     shows(&browser.page("/page/locks"), &["No locks", "No leases"]);
     let items = [b"one", b"two", b"six"].map(|owner| request(b"account", owner));
     run(opened.handle().locks().batch(items.into())).expect("the node answers");
@@ -46,7 +46,7 @@ fn a_list_of_locks_says_since_when_each_is_held() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);
     run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
-    // No events were stored then: the lock may have been renewed since its grant.
+    // No events were stored when the lock was granted, and it may have been renewed since.
     shows(
         &browser.page("/page/locks"),
         &["Owner State Since Expires in", "or before"],
@@ -122,7 +122,7 @@ fn names_are_escaped_whatever_they_are() {
             &[html.trim_end_matches("&amp;"), "a\\xe2\\x80\\xaeb"],
         );
     }
-    // Every link leads to the item that it names.
+    // Every link leads to a page about the item that it names.
     let page = browser.page("/page/locks");
     let links: std::collections::BTreeSet<&str> = page
         .split(" href=\"")

@@ -1,4 +1,4 @@
-//! The first view: problems, and rates.
+//! The first view: current problems, and rates.
 
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, request, run};
@@ -84,7 +84,7 @@ fn a_halted_node_says_so_to_people() {
     }));
     assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());
     let halt = run(handle.halted()).to_string();
-    // The texts of a page are on separate lines.
+    // The text of a page may be split into several lines.
     let halt: Vec<&str> = halt.split_whitespace().collect();
     let halt = halt.join(" ");
     for path in ["/", "/page/locks", "/page/queues", "/page/changes"] {

@@ -1,4 +1,4 @@
-//! Processes and tasks on the page: who may see them, the tree, their output, why a task does not run.
+//! Processes and tasks on the page: who may view them, the tree, their output, and why a task does not run.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(crate) const RUN_TOKEN: &str = "correct-horse-that-runs";
 
-/// A node that launches processes, with a token that permits it and one that does not.
+/// Opens a node that launches processes, with a token that permits launches and one that does not.
 pub(crate) fn opened() -> Opened {
     Opened::configured(|config| {
         launches(config);
@@ -128,7 +128,7 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
     assert_eq!(list.matches("/page/process?id=").count(), 100);
 }
 
-/// Adds a task whose work id is its name; returns its number.
+/// Adds a task whose work id is its name. Returns the id of the task.
 fn add(opened: &Opened, name: &str, script: &str) -> u64 {
     let launch = json!({"command": ["sh", "-c", script]});
     let task = json!({"launch": launch, "name": name, "group": "deploys", "work": name});
@@ -158,7 +158,7 @@ fn a_task_shows_what_its_attempts_printed() {
     );
     assert!(!page.contains("<oh>") && !page.contains("bro<ken"));
     shows(&browser.page("/"), &["Tasks failed 1 task"]);
-    // The output of commands is for users who may launch them.
+    // Only users who may launch commands see the output of commands.
     let plain = Browser::with_token(&opened, TOKEN);
     let page = plain.page(&path);
     assert!(

@@ -1,5 +1,5 @@
-//! Queues and jobs on the page: by tenant and type, failed jobs with their errors, retry and discard by filter, and very many
-//! of them.
+//! Queues and jobs on the page: by tenant and type, failed jobs with their errors, retries and discards by filter, and
+//! very many jobs.
 
 #![expect(
     clippy::indexing_slicing,
@@ -23,7 +23,7 @@ fn push(opened: &Opened, queue: &str, count: u32) {
     }
 }
 
-/// Claims a job and buries it.
+/// Claims a job and buries it. Returns its id.
 fn bury(opened: &Opened, queue: &str) -> u64 {
     let popped = opened
         .post("/v1/queues/pop", &json!({"queues": [queue]}))
@@ -34,7 +34,7 @@ fn bury(opened: &Opened, queue: &str) -> u64 {
     job["id"].as_u64().expect("a number")
 }
 
-/// Claims a job and makes it fail for good.
+/// Claims a job and makes it fail permanently. Returns its id.
 fn abandon(opened: &Opened, queue: &str) -> u64 {
     let popped = opened
         .post("/v1/queues/pop", &json!({"queues": [queue]}))
@@ -75,7 +75,7 @@ fn queues_are_shown_by_tenant_and_type() {
     shows(&page, &["shop:mail", "ready 2", "No jobs"]);
     let paused = browser.do_and_look("/page/queue/pause", "queue=shop%3Amail&minutes=10");
     shows(&paused, &["End the pause"]);
-    // In the millisecond in which the pause began, the full time is left.
+    // The whole time is left if the page is made in the millisecond in which the pause began.
     for page in [paused, browser.page("/page/queues")] {
         let left = ["paused, 9 min 59 s", "paused, 10 min 0 s"];
         let page = text(&page);
@@ -120,7 +120,7 @@ fn failed_jobs_are_shown_with_their_errors_and_tried_again_or_discarded() {
     assert_eq!(of_queue.matches("/page/job?id=").count(), 2);
     let by_error = browser.page("/page/jobs?queue=mail&type=&phase=&error=SMTP+451");
     assert_eq!(by_error.matches("/page/job?id=").count(), 1);
-    // The jobs that match the filter are changed, and no others.
+    // Only the jobs that match the filter are changed.
     let done = browser.do_and_look("/page/jobs/retry", "queue=mail&error=SMTP");
     shows(&done, &["1 job made ready."]);
     let phase =

@@ -1,4 +1,5 @@
-//! The past on the page: any moment of the journal, what happened around it, and histories from before a restart.
+//! Earlier states on the page: the state after any entry of the journal, the entries around it, and histories from before
+//! a restart.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,7 +20,8 @@ use std::task::{Context, Waker};
 
 const PUSH_ALL: &str = "/v1/queues/push-all";
 
-/// Loads a page of the past until the journal has been read for it: each request waits a while for that.
+/// Loads a page with an earlier state, again and again until the journal has been read. Each request waits for that for a
+/// while.
 fn then(browser: &Browser<'_>, path: &str) -> String {
     loop {
         let page = browser.page(path);
@@ -56,7 +58,7 @@ fn digests(page: &str) -> BTreeMap<String, String> {
     actors.map(digest).collect()
 }
 
-/// Returns the output of `sexton replay` for the node's directory, up to an entry.
+/// Returns the output of `sexton replay` for the node's directory, up to this entry.
 fn replayed(opened: &Opened, until: u64) -> Value {
     let mut command = daemon::sexton();
     command
@@ -68,7 +70,7 @@ fn replayed(opened: &Opened, until: u64) -> Value {
     serde_json::from_slice(&output.stdout).expect("valid JSON")
 }
 
-/// Acquires a lock; returns the number of the entry.
+/// Acquires a lock. Returns the sequence number of the entry.
 fn acquire(opened: &Opened, key: &str, owner: &str) -> u64 {
     let asked = json!({"key": key, "owner": owner});
     let token = &opened.post("/v1/locks/acquire", &asked).json()["token"];
@@ -87,7 +89,7 @@ fn a_past_state_is_what_a_replay_up_to_there_says() {
         }
     }
     let browser = Browser::new(&opened);
-    // Jump back and forth.
+    // Jump back and forth between entries.
     for nth in [19, 0, 7, 13, 1] {
         let at = moments[nth];
         let page = then(&browser, &format!("/page/then?at={at}"));
@@ -136,7 +138,7 @@ fn what_a_client_did_is_found_around_its_number() {
     let page = then(&browser, &format!("/page/then?at={}", at - 1));
     assert!(!state(&page).contains(account), "it did not exist before");
     assert!(around(&page).contains(account), "it comes after");
-    // Without a number it is the newest moment, with links to earlier ones.
+    // Without an entry in its address, the page shows the last one, with links to earlier ones.
     let page = then(&browser, "/page/then");
     assert!(page.contains("data-slides") && page.contains("data-still"));
     shows(
@@ -155,7 +157,7 @@ fn what_a_client_did_is_found_around_its_number() {
 #[test]
 fn as_many_entries_are_shown_however_far_apart_their_numbers_are() {
     let opened = Opened::new();
-    // Each request uses as many numbers as it has jobs.
+    // The sequence number of each request's entry is higher by the number of its jobs.
     let jobs: Vec<Value> = (0..300)
         .map(|_| json!({"queue": "q", "body": "x"}))
         .collect();
@@ -202,8 +204,8 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
     }
 }
 
-/// Loads the newest moment while the reader of the journal is occupied, until the answer is the expected one. The more the reader
-/// has to read, the longer it is occupied.
+/// Loads the last state while the reader of the journal is busy, until the answer is the expected one. Each round adds
+/// entries, which keep the reader busy for longer.
 fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
     let browser = Browser::new(opened);
     let jobs: Vec<Value> = (0..300)
@@ -215,7 +217,7 @@ fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> boo
         }
         let past = opened.handle().past();
         let mut asked: Vec<_> = (0..requests).map(|_| Box::pin(past.state(None))).collect();
-        // Each query is queued when it is first polled.
+        // A query is queued when its future is polled for the first time.
         let mut context = Context::from_waker(Waker::noop());
         for one in &mut asked {
             drop(one.as_mut().poll(&mut context));
@@ -260,7 +262,7 @@ fn commands_are_for_those_who_may_run_them() {
     let id = launched["id"].as_str().expect("a string");
     let runs = then(&Browser::with_token(&opened, RUN_TOKEN), "/page/then");
     assert!(around(&runs).contains("swordfish") && state(&runs).contains("swordfish"));
-    // The answer to a launch does not wait until the start is in the journal.
+    // A launch is answered before the start of its process is in the journal.
     let browser = Browser::with_token(&opened, TOKEN);
     let plain = until("the start is in the journal", || {
         let page = then(&browser, "/page/then");
@@ -305,7 +307,7 @@ fn a_story_of_before_a_restart_is_read_from_the_journal() {
     let page = then(&browser, &format!("/page/job?id={job}"));
     let story = between(&page, "id=\"story\"", "</section>");
     shows(story, &["added", "claimed", "From the journal"]);
-    // Further changes are among the events.
+    // Later changes are shown from the stored events.
     let release = json!({"key": "account", "owner": "one", "token": at});
     assert_eq!(opened.post("/v1/locks/release", &release).status, 200);
     let page = browser.page("/page/lock?key=account");

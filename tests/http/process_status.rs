@@ -1,4 +1,5 @@
-//! Requests about processes that produce every described answer: over the socket, since TCP is not permitted.
+//! Requests about processes that produce every described answer. They are sent over the socket, because TCP does not
+//! permit them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -24,12 +25,12 @@ pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/v1/processes") || path.starts_with("/v1/services")
 }
 
-/// Lets a node launch processes.
+/// Configures a node to launch processes.
 pub(crate) fn launches(config: &mut Config) {
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
 }
 
-/// Adds a service that ends immediately.
+/// Configures a service that ends immediately.
 pub(crate) fn serves(config: &mut Config) {
     let mut service = Definition {
         name: SERVICE.to_owned(),
@@ -49,7 +50,7 @@ fn post(socket: &Path, what: &str, body: &Value) -> Value {
     .json()
 }
 
-/// Sends a request over a socket.
+/// Sends a request over this socket.
 pub(crate) fn at(asking: &PendingRequest, socket: &Path) -> Answer {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     let text = asking.clone().with("Connection: close").text();
@@ -57,13 +58,13 @@ pub(crate) fn at(asking: &PendingRequest, socket: &Path) -> Answer {
     answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
-/// Launches a process that ends by itself, long after the test; returns its id.
+/// Launches a process that ends without help, but long after the test. Returns its id.
 pub(crate) fn launched(socket: &Path) -> String {
     let record = post(socket, "launch", &json!({"command": ["sleep", "60"]}));
     record["id"].as_str().expect("a string").to_owned()
 }
 
-/// Ends a process, and waits until it has ended.
+/// Stops a process, and waits until it has ended.
 pub(crate) fn ended(socket: &Path, id: &str) {
     // The process may already have ended.
     let stop = PendingRequest::as_described("/v1/processes/stop", "POST");
@@ -72,7 +73,7 @@ pub(crate) fn ended(socket: &Path, id: &str) {
     assert_eq!(record["status"], "exited");
 }
 
-/// A request that succeeds, and the process that it is about, if that must be ended afterwards.
+/// Returns a request that succeeds, and the process that must be ended afterwards, if it needs one.
 pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, Option<String>) {
     let asking = PendingRequest::as_described(path, method);
     let mine = json!({"pid": std::process::id()});
@@ -113,7 +114,7 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, 
     }
 }
 
-/// A request that reaches the actor.
+/// Returns a valid request with the fewest fields.
 pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -122,7 +123,7 @@ pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request about a process that does not exist.
+/// Returns a request about a process that does not exist.
 pub(crate) fn absent(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -136,7 +137,7 @@ pub(crate) fn absent(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request that conflicts with the state of a process.
+/// Sends a request that conflicts with the state of a process.
 pub(crate) fn conflict(path: &str, method: &str, socket: &Path) -> Answer {
     let id = launched(socket);
     ended(socket, &id);
@@ -149,7 +150,7 @@ pub(crate) fn conflict(path: &str, method: &str, socket: &Path) -> Answer {
     at(&asking.about(&body), socket)
 }
 
-/// A request that is refused because the disk is full, with a process that was launched before.
+/// Sends a request that is refused because the disk is full. It is about a process that was launched before.
 pub(crate) fn full(path: &str, method: &str, (socket, id): (&Path, &str)) -> Answer {
     let asking = PendingRequest::as_described(path, method);
     let body = match path {

@@ -1,4 +1,4 @@
-//! Queues over HTTP: jobs added, claimed, touched, released, failed, buried, kicked, listed and waited for.
+//! Queues over HTTP: requests that add, claim, touch, release, fail, bury, kick, list and wait for jobs.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 pub(crate) const PUSH: &str = "/v1/queues/push";
 pub(crate) const POP: &str = "/v1/queues/pop";
 
-/// Adds a job; returns its id.
+/// Adds a job. Returns its id.
 pub(crate) fn push(opened: &Opened, queue: &str, body: &str) -> u64 {
     let pushed = opened.post(PUSH, &json!({"queue": queue, "body": body}));
     let pushed = pushed.json();
@@ -28,7 +28,7 @@ pub(crate) fn push(opened: &Opened, queue: &str, body: &str) -> u64 {
     pushed["id"].as_u64().expect("a job has a number")
 }
 
-/// Claims the ready jobs of a queue.
+/// Claims a ready job of a queue. Returns the claim, or null if there is no job.
 pub(crate) fn pop(opened: &Opened, queue: &str) -> Value {
     let claims = opened.post(POP, &json!({"queues": [queue]})).json();
     claims["jobs"][0].clone()
@@ -59,7 +59,7 @@ fn counts(opened: &Opened, queue: &str) -> Value {
     ])
 }
 
-/// Begins to wait for a job, and waits until it is in line.
+/// Begins a request that waits for a job. Returns once it is in line.
 fn wait_for(opened: &Opened, queue: &str, headers: &str) -> TcpStream {
     let waiting = || {
         let told = opened.get(&format!("/v1/queues/queue?queue={queue}"), "");
@@ -72,7 +72,7 @@ fn wait_for(opened: &Opened, queue: &str, headers: &str) -> TcpStream {
     stream
 }
 
-/// A type of jobs that are tried twice.
+/// Configures queues so that each job is tried at most twice.
 pub(crate) fn tried_twice(config: &mut Config) {
     let twice = TypeRules {
         max_tries: 2,
@@ -175,12 +175,12 @@ fn of_several_queues_with_weights_chance_draws_one() {
         let queues = claims.iter().map(|claim| claim["queue"].clone());
         queues.collect::<Vec<Value>>()
     };
-    // The probability that the most urgent is never drawn is one in a hundred million.
+    // The probability that queue `a` is drawn is one in a hundred million.
     let rarely = json!({"queues": ["a", "b"], "weights": [1, u32::MAX], "count": 40});
     assert_eq!(pop(rarely), ["b"; 40]);
     let waits = json!({"queues": ["b", "a"], "weights": [u32::MAX, 1], "wait": 600});
     assert_eq!(pop(waits), ["a"], "one that has no job is not drawn");
-    // The probability that one of them is never drawn is one in a hundred billion.
+    // The probability that one of the queues is never drawn is one in a hundred billion.
     let drawn = pop(json!({"queues": ["a", "c"], "weights": [7, 7], "count": 38}));
     assert!(drawn.contains(&json!("a")) && drawn.contains(&json!("c")));
 }
@@ -421,7 +421,7 @@ fn who_waits_is_given_the_job_that_comes_and_who_went_away_none() {
         (&json!("x"), &json!(1))
     );
 
-    // A connection with one side closed does not wait either, but gets an answer.
+    // A client that closes its sending side stops waiting, and gets an error as its answer.
     let half = wait_for(&opened, "q", "");
     half.shutdown(std::net::Shutdown::Write).expect("connected");
     finish(POP, half).problem(400);
@@ -450,7 +450,8 @@ fn a_claim_that_could_not_be_told_is_given_back() {
     gate.reached();
     drop(stream);
     gate.open();
-    // The client did not ask to wait, so it is answered whether or not it seems to be reading: only a write shows that.
+    // A request that does not wait is answered even if its client seems to be gone. When writing the answer fails, the
+    // job is released.
     let told = || job(&opened, &json!(id));
     until(|| told()["releases"] == 1);
     assert_eq!(
@@ -589,7 +590,7 @@ fn a_ready_queue_is_named_by_chance() {
         json!({"queue": "b", "tenant": "", "type": "b"})
     );
     next("c").because(404, "absent");
-    // The maximum number of types is looked up like a single one.
+    // The maximum number of types in one request is accepted.
     assert_eq!(next(&["b"; 1000].join(",")).json()["queue"], "b");
     let many = next(&["b"; 1001].join(",")).because(400, "field");
     assert_eq!(many["field"], "types");

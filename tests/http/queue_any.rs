@@ -1,4 +1,4 @@
-//! Claims of any type, and jobs whose bodies differ only in form.
+//! Claims of jobs of any type, and jobs whose bodies differ only in form.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,7 +27,7 @@ fn rules(config: &mut Config) {
     config.rules.queue.types = types.map(|(name, of)| (name.to_owned(), of)).into();
 }
 
-/// Claims up to this many jobs of any type; returns their queues.
+/// Claims up to this many jobs of any type. Returns the names of their queues.
 fn any(opened: &Opened, any: &Value, count: u32) -> BTreeSet<String> {
     let claims = opened
         .post(POP, &json!({"any": any, "count": count}))

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use sexton::actors::queue::{Backoff, Class, Order, Rules, SharedRules, TenantRules, TypeRules};
 use std::collections::BTreeMap;
 
-/// Starts a coordinator with these settings.
+/// Opens a node with these rules.
 fn opened(rules: &Rules) -> Opened {
     Opened::configured(|config| config.rules.queue = rules.clone())
 }
 
-/// Returns the reported settings, by type.
+/// Returns the settings in an answer, by type.
 fn types(told: &Value) -> BTreeMap<String, Value> {
     let types = told["types"].as_array().expect("a list").iter();
     let named = types.map(|of| {

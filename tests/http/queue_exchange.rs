@@ -4,7 +4,7 @@ use crate::opened::Opened;
 use crate::queue::{POP, job, pop, push, target};
 use serde_json::{Value, json};
 
-/// Completes these jobs, and claims ready ones.
+/// Completes these jobs, and claims ready ones, in one request.
 fn exchange(opened: &Opened, done: &[&Value], headers: &str) -> Value {
     let done: Vec<Value> = done.iter().map(|claim| target(claim)).collect();
     let fields = json!({"queues": ["q"], "done": done});

@@ -1,4 +1,4 @@
-//! Failed jobs over HTTP: they wait in a phase of their own, and can be kicked, deleted and queried meanwhile.
+//! Failed jobs over HTTP: they wait in their own phase, in which they can be kicked, deleted and queried.
 
 #![expect(
     clippy::indexing_slicing,
@@ -10,13 +10,13 @@ use crate::opened::Opened;
 use crate::queue::{act, job, pop, push, target, tried_twice};
 use serde_json::{Value, json};
 
-/// Adds a job, claims it, and fails it; returns its view.
+/// Adds a job, claims it, and fails it. Returns its view.
 fn failed(opened: &Opened, queue: &str, more: &Value) -> Value {
     push(opened, queue, "x");
     fail(opened, queue, more)
 }
 
-/// Claims a job and fails it; returns its view.
+/// Claims a job and fails it. Returns its view.
 fn fail(opened: &Opened, queue: &str, more: &Value) -> Value {
     let mut fields = target(&pop(opened, queue));
     for (name, value) in more.as_object().into_iter().flatten() {
@@ -126,7 +126,7 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
         let failed = json!({"retry_after_ms": 0, "error": error});
         let id = push(&opened, queue, "x");
         fail(&opened, queue, &failed);
-        // Time passes until it is ready again.
+        // Wait until the job is ready again.
         until(|| opened.get("/v1/queues/next", "").status == 200);
         assert_eq!(fail(&opened, queue, &failed)["phase"], "abandoned");
         id

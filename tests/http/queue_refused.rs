@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sexton::actors::queue::{Message, TypeRules};
 use sexton::spine::delivery::Stage;
 
-/// What is wrong with a request, and the field that must be named.
+/// The last part of a path, a wrong body, and the field that the answer must name.
 const WRONG: &[(&str, &str, &str)] = &[
     ("push", "{}", "queue"),
     ("push", r#"{"queue": "q"}"#, "body"),
@@ -204,7 +204,7 @@ fn a_job_of_the_longest_body_passes_and_a_longer_one_does_not() {
     assert_eq!(claim["body_b64"], fields(65_535)["body_b64"]);
     opened.post(PUSH, &fields(65_536)).because(413, "too-big");
     opened.post(PUSH, &fields(200_000)).problem(413);
-    // Only routes that add jobs accept bodies of this size.
+    // Only the paths that add jobs accept bodies of this size.
     opened.post(POP, &fields(65_535)).problem(413);
 }
 

@@ -1,4 +1,4 @@
-//! The result of a job, stored by its worker and reported for a while.
+//! The result of a job, which its worker stores and which is reported for some time.
 
 use crate::opened::Opened;
 use crate::queue::{pop, push, target};
@@ -11,7 +11,7 @@ fn result(opened: &Opened, id: u64, more: &str) -> Value {
     opened.get(&path, "").json()
 }
 
-/// Stores this result of a claim.
+/// Stores a result for a claim.
 fn keep(opened: &Opened, claim: &Value, more: &Value) -> Value {
     let mut fields = target(claim);
     let parts = more.as_object().expect("an object").clone();
@@ -86,7 +86,7 @@ fn whoever_waits_is_told_when_the_job_is_over() {
     let id = push(opened, "q", "x");
     let claim = pop(opened, "q");
     std::thread::scope(|scope| {
-        // A client that waits must not close its side.
+        // Send the request without closing the sending side, since a client that does so stops waiting.
         let path = format!("/v1/queues/result?id={id}&wait=60");
         let waiting = scope.spawn(move || opened.get_over_socket(&path).json());
         keep(opened, &claim, &json!({"keep_ms": 60_000, "done": true}));
@@ -94,7 +94,7 @@ fn whoever_waits_is_told_when_the_job_is_over() {
         let told = waiting.join().expect("the request is answered");
         assert_eq!(told["status"], "done");
     });
-    // The result of a finished job is reported immediately; when a wait times out, the current state.
+    // The result of a finished job is reported at once. If a wait times out, the current state is reported.
     let ask = |id: u64, wait: u64| {
         opened.get_over_socket(&format!("/v1/queues/result?id={id}&wait={wait}"))
     };

@@ -17,10 +17,10 @@ use std::path::Path;
 
 const QUEUE: &str = "held";
 const KEEP: &str = "/v1/queues/keep-result";
-/// A type whose jobs are tried once.
+/// A type of jobs that are tried once.
 const FEW: &str = "few";
 
-/// Adds the rules of that type.
+/// Configures the rules of the type `FEW`.
 pub(crate) fn rules(config: &mut Config) {
     let rules = TypeRules {
         max_tries: 1,
@@ -29,7 +29,7 @@ pub(crate) fn rules(config: &mut Config) {
     config.rules.queue.types.insert(FEW.to_owned(), rules);
 }
 
-/// Returns the query and the body for a path, with a claim that is only well-formed.
+/// Returns the query and the body for a path. A claim in them is well-formed, but does not exist.
 pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
     let body = match path {
         "/v1/queues/retry" | "/v1/queues/discard" => json!({}),
@@ -55,7 +55,7 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
     (None, Some(body))
 }
 
-/// A request that succeeds.
+/// Returns a request that succeeds.
 pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
@@ -73,7 +73,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
             }
             asking.about(&json!({"id": claim["id"]}))
         }
-        // Register a newer root job each time.
+        // Each registration must be for a later root job than the one before.
         "/v1/queues/register" => {
             asking.about(&json!({"queue": QUEUE, "signature": "s", "at": ready}))
         }
@@ -92,7 +92,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
     }
 }
 
-/// A request about something that does not exist.
+/// Sends a request about something that does not exist.
 pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
     let asking = PendingRequest::well(path, method);
     let absent = match path {
@@ -104,7 +104,7 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
             asking.about(&json!({"id": 999_999_999}))
         }
         "/v1/queues/pause" => asking.about(&json!({"queue": "absent", "ms": 0})),
-        // The process to bind the claim to does not exist.
+        // Bind the claim to a process that does not exist.
         POP => {
             let process = "00000000-0000-7000-8000-000000000001";
             let bound = asking.about(&json!({"queues": [QUEUE], "process": process}));
@@ -115,7 +115,7 @@ pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
     absent.of(opened)
 }
 
-/// A request that conflicts with the current state.
+/// Sends a request that conflicts with the current state.
 pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
@@ -137,7 +137,7 @@ fn kept(claim: &Value) -> Value {
     json!({"id": claim["id"], "token": claim["token"], "keep_ms": 1000, "done": true})
 }
 
-/// Repeats the request for a claim that has ended.
+/// Repeats a request for a claim after the claim has ended.
 fn claim_again(opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed again");
     let once = PendingRequest::well(POP, "POST").with("Idempotency-Key: claimed");
@@ -147,7 +147,7 @@ fn claim_again(opened: &Opened) -> Answer {
     once.of(opened)
 }
 
-/// Leaves a job that was tried too often in a directory.
+/// Makes a data directory with an abandoned job, which failed at its last try.
 pub(crate) fn abandon(data: &Path) {
     let mut config = Config::at(data);
     config.rules.queue.default = TypeRules {

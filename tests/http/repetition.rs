@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a repeated request gets the same answer, and nothing is done twice.
+//! `Idempotency-Key`: a repeated request has the same answer, and nothing is done twice.
 
 use crate::lock::until;
 use crate::opened::{Answer, Opened, finish};
@@ -83,7 +83,7 @@ fn a_repetition_waits_for_the_same_entry() {
     let place = || opened.get("/v1/locks/place?key=a&owner=two", "").status;
     let gone = begin();
     until(|| place() == 200);
-    // A client that lost its connection may repeat the request, and has the same position.
+    // A client that has lost its connection may repeat the request, and still has its position in line.
     drop(gone);
     let third = json!({"key": "a", "owner": "three", "wait": 600});
     let behind = opened.begin(path, &third);
@@ -113,7 +113,7 @@ fn a_repetition_waits_for_the_same_job() {
     let id = push(&opened, "q", "x");
     let claims = finish(POP, first).json();
     assert_eq!(claims["jobs"][0]["id"], id);
-    // The concurrent request is answered when the first one is, with the same answer.
+    // The concurrent request with the same key is answered when the first one is, with the same answer.
     push(&opened, "q", "y");
     let same = finish(POP, beside).json();
     assert_eq!(target(&same["jobs"][0]), target(&claims["jobs"][0]));
@@ -168,7 +168,7 @@ fn a_repetition_does_no_more_than_was_done() {
     assert_eq!(ids(&ask()), part);
     let ready = opened.get("/v1/queues/queue?queue=q", "").json();
     assert_eq!(ready["ready"], 2);
-    // Nor does the repetition of a request for which there were not enough jobs.
+    // A repeated request does not claim more jobs either if there were not enough for the first one.
     let wanted = json!({"queues": ["q"], "count": 5});
     let ask = || {
         opened

@@ -1,4 +1,4 @@
-//! The routes, and the answers to unknown ones.
+//! The paths that are served, and the answers for other paths.
 
 use crate::lock::until;
 use crate::opened::{Opened, request, run};
@@ -77,7 +77,7 @@ fn the_status_tells_what_was_done() {
         assert!(memory("host", "uptime_ms") > Some(0));
         assert!(memory("process", "memory_bytes") > Some(1 << 20));
         assert!(memory("process", "memory_peak_bytes") >= memory("process", "memory_bytes"));
-        // The socket and the port count as two.
+        // The sockets of the two listeners are two descriptors.
         assert!(memory("process", "descriptors") > Some(2));
         assert!(memory("process", "descriptors_max") >= memory("process", "descriptors"));
     }

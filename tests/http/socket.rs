@@ -1,4 +1,4 @@
-//! The Unix socket, and what a stop leaves behind.
+//! The Unix socket of the HTTP listener, and what is left after a stop.
 
 use crate::opened::{Opened, write_private};
 use crate::unserved;
@@ -76,6 +76,6 @@ fn closing_does_not_wait_for_those_who_are_silent() {
     let mut rest = Vec::new();
     assert_eq!(idle.read_to_end(&mut rest).expect("it ended"), 0);
     assert_eq!(over_socket.read_to_end(&mut rest).expect("it ended"), 0);
-    // The connection may end with or without an error.
+    // The read may fail or not, depending on how the connection was closed.
     drop(half.read_to_end(&mut rest));
 }

@@ -33,7 +33,7 @@ fn nothing() -> Arc<Launching> {
     })
 }
 
-/// Adds a task that does not run; returns its number.
+/// Adds a paused task, which does not run. Returns its id.
 fn paused(opened: &Opened) -> u64 {
     let adding = Adding {
         command: nothing(),
@@ -48,7 +48,7 @@ fn named(name: &str) -> Name {
     Name::try_from(name).expect("the name is short")
 }
 
-/// A request that succeeds.
+/// Returns a request that succeeds.
 fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     let body = match path {
@@ -76,13 +76,13 @@ fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     asking.about(&body)
 }
 
-/// Creates the lease that updates the servers, with this setting.
+/// Creates the lease that updates the inventory of servers, with this setting.
 fn refreshing(opened: &Opened, setting: Setting) {
     let (leases, name) = (opened.handle().leases(), named(REFRESH));
     run(leases.set(&name, setting)).expect("the node accepts the setting");
 }
 
-/// A request about a task or server that does not exist.
+/// Returns a request about a task or server that does not exist.
 fn absent(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -94,7 +94,7 @@ fn absent(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// A request that reaches the actor.
+/// Returns a valid request with the fewest fields.
 fn least(path: &str, method: &str) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     match path {
@@ -115,7 +115,7 @@ fn least(path: &str, method: &str) -> PendingRequest {
     }
 }
 
-/// Creates what a request needs, before the disk is full.
+/// Creates the lease that a request needs, before the disk is full.
 pub(crate) fn before_it_is_full(socket: &Path) {
     let lease = json!({"name": REFRESH, "launch": {"command": ["true"], "dir": "/"}});
     let set = PendingRequest::as_described("/v1/leases/set", "POST").about(&lease);
@@ -123,12 +123,12 @@ pub(crate) fn before_it_is_full(socket: &Path) {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
-/// A request that is refused because the disk is full.
+/// Sends a request that is refused because the disk is full.
 pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
     at(&least(path, method), socket)
 }
 
-/// Provokes an answer on the socket, in cases that differ from those of all routes.
+/// Provokes an answer over the socket. Returns `None` if the answer is provoked in the same way as for other paths.
 pub(crate) fn provoke(
     (path, method, status): (&str, &str, u16),
     (well_node, panicking): (&Opened, &Opened),
@@ -138,7 +138,7 @@ pub(crate) fn provoke(
         200 => well(path, method, well_node),
         404 if path == "/v1/servers/refresh" => {
             let (leases, name) = (well_node.handle().leases(), named(REFRESH));
-            // A running pass is stopped first.
+            // A pass that runs must be stopped before its lease can be reset.
             until("the lease is forgotten", || {
                 let _was_there = run(leases.reset(&name, true));
                 let left = run(leases.get(&name));

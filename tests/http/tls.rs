@@ -1,4 +1,4 @@
-//! HTTP over TLS: the same as without TLS, with a certificate.
+//! HTTP over TLS, which behaves in the same way as HTTP without TLS.
 
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
 use sexton::config::{Config, HttpConfig};
@@ -58,7 +58,7 @@ fn opened_with(change: impl FnOnce(&mut HttpConfig, &Path)) -> (Opened, Identity
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// A client that trusts only this certificate.
+/// Connects with a client that trusts only this certificate.
 fn connect(opened: &Opened, trusted: &CertificateDer<'static>) -> Tls {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).expect("it is a certificate");
@@ -116,7 +116,7 @@ fn a_lock_is_taken_over_tls() {
         "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let described = ask(connect(&opened, &identity.der), description).json();
     assert_eq!(described["openapi"], "3.1.0");
-    // A body of unknown length arrives part by part, as it is sent.
+    // A body of unknown length arrives in parts, as the node sends it.
     let mut events = connect(&opened, &identity.der);
     events
         .write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")

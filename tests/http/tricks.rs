@@ -1,4 +1,4 @@
-//! Paths and bodies that try to be mistaken for something else, and bodies that never end.
+//! Paths and bodies that could be mistaken for others, and bodies without an end.
 
 use crate::opened::{Opened, answers, read_all};
 use serde_json::{Value, json};

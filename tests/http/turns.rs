@@ -1,5 +1,5 @@
-//! Expensive queries, sent by many clients without pause: other clients get turns in between, and a blocked core is
-//! detected.
+//! Expensive queries that many clients send without pause. Other clients' requests are handled in between. Also,
+//! `/healthz` detects an actor that is blocked.
 
 use crate::gate::Gate;
 use crate::opened::{Opened, request, run};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// The number of queues, each with one job: enough for several steps of a walk.
+/// The number of queues, each with one job. A walk over so many takes several turns.
 const QUEUES: usize = 40_000;
 
 const READERS: usize = 60;
@@ -56,7 +56,7 @@ fn a_lock_is_had_while_many_look_at_every_queue() {
     let stop = Arc::new(AtomicBool::new(false));
     let (reading, theirs) = (handle.clone(), Arc::clone(&stop));
     let readers = std::thread::Builder::new().spawn(move || read_on(&reading, &theirs));
-    // They send their queries over HTTP and through the library; locks are acquired over another listener.
+    // The queries are sent through the library, and the locks are requested over LockServer.
     let lockserver = handle.listeners().lockserver.expect("the listener is open");
     let mut client = TcpStream::connect(lockserver).expect("it listens");
     let patience = Some(Duration::from_secs(30));

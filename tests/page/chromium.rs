@@ -29,7 +29,7 @@ pub(crate) struct Tab<'c> {
 }
 
 impl Chromium {
-    /// Starts the browser. Without Chromium, prints what is skipped and returns `None`.
+    /// Starts the browser. If Chromium is not available, reports what is skipped and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         let program = std::env::var_os("SEXTON_CHROMIUM").unwrap_or_else(|| "chromium".into());
         let found = Command::new(&program)
@@ -115,7 +115,7 @@ impl Chromium {
         answer.unwrap_or_else(|refusal| panic!("{method}: {refusal}"))
     }
 
-    /// Sends a command, and returns its result or the error.
+    /// Sends a command, and returns its result. Returns the error if the browser refused the command.
     fn try_ask(
         &mut self,
         session: Option<&str>,
@@ -151,7 +151,7 @@ impl Chromium {
         }
     }
 
-    /// Records the errors that the browser reports.
+    /// Records an error that the browser reports.
     fn receive(&mut self, told: &Value) {
         let entry = &told["params"]["entry"];
         let is_complaint = match told["method"].as_str() {
@@ -170,7 +170,7 @@ impl Drop for Chromium {
         // The process may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
-        // The browser's helper processes may still write there for a moment.
+        // The browser's child processes may still write to the profile for a moment.
         drop(std::fs::remove_dir_all(self.profile.path()));
     }
 }
@@ -188,7 +188,7 @@ impl Tab<'_> {
 
     /// Navigates to a page, and waits until it is loaded, with its script.
     pub(crate) fn load(&mut self, url: &str) {
-        // The previous page may answer for a moment: it is marked, so that it is not taken for this one.
+        // Mark the previous page, which may still be shown for a moment, so that it is not taken for the new one.
         self.evaluate("window.isLeft = true");
         let gone = self.ask("Page.navigate", &json!({"url": url}));
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
@@ -222,7 +222,7 @@ impl Tab<'_> {
         self.ask("Emulation.setEmulatedMedia", &json!({"features": prefers}));
     }
 
-    /// Takes a screenshot of the whole page, as PNG.
+    /// Takes a screenshot of the whole page, as a PNG file.
     pub(crate) fn picture(&mut self) -> Vec<u8> {
         let metrics = self.ask("Page.getLayoutMetrics", &json!({}));
         let size = &metrics["cssContentSize"];
@@ -243,12 +243,12 @@ impl Tab<'_> {
     /// Evaluates an expression in the page; a promise is awaited.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        // Fails while one page is replaced by another.
+        // This fails while one page is replaced by another.
         let told = self.try_ask("Runtime.evaluate", &asked);
         told.map_or(Value::Null, |mut told| told["result"]["value"].take())
     }
 
-    /// Sets whether the page runs its script.
+    /// Sets whether the browser runs the page's script.
     pub(crate) fn scripts(&mut self, run: bool) {
         let disabled = json!({"value": !run});
         self.ask("Emulation.setScriptExecutionDisabled", &disabled);

@@ -1,10 +1,10 @@
-//! The colours of the page: text is readable on its background, light and dark (WCAG 2, level AA).
+//! The colours of the page: text can be read on its background, in both colour schemes (WCAG 2, level AA).
 
 use std::collections::BTreeMap;
 
 const CSS: &str = include_str!("../../src/protocols/http/page/page.css");
 
-/// The backgrounds of text in these colours.
+/// Colours of text, each with the backgrounds on which it is used.
 const PAIRS: [(&str, &[&str]); 6] = [
     (
         "text",
@@ -24,7 +24,7 @@ const PAIRS: [(&str, &[&str]); 6] = [
     ("good", &["back", "raised", "good-back"]),
 ];
 
-/// Returns the colours of each scheme, by name.
+/// Returns the colours of each scheme, by their names in the CSS.
 fn schemes() -> Vec<BTreeMap<&'static str, [f64; 3]>> {
     let blocks = CSS.split(":root {").skip(1);
     let colours = |block: &'static str| {

@@ -1,4 +1,4 @@
-//! Submits the forms of the page in a browser: with and without permission, and from another origin.
+//! Submits the forms of the page in a browser, with and without permission, and from another origin.
 
 use crate::chromium::Chromium;
 use crate::furnished::Furnished;
@@ -14,7 +14,8 @@ struct Form {
     words: &'static str,
 }
 
-/// Returns all forms that apply to the furnished node, in an order in which each still applies after those before it.
+/// Returns all forms of the furnished node, in an order in which each is still there after the ones before it were
+/// submitted.
 fn forms(furnished: &Furnished) -> Vec<Form> {
     let form = |path: &str, button, words| Form {
         path: path.to_owned(),
@@ -67,10 +68,10 @@ fn forms(furnished: &Furnished) -> Vec<Form> {
     ]
 }
 
-/// An expression for the state of a page's subject, without parts that change with time alone.
+/// An expression for the state of the item that a page shows, without parts that change with time alone.
 const STANDS: &str = "(document.querySelector('.subject')?.innerText ?? '') + document.querySelectorAll('#jobs tbody tr').length";
 
-/// Returns the form on a page that not every token may view.
+/// Returns the form on a page that only some tokens may view.
 fn stop(furnished: &Furnished) -> Form {
     Form {
         path: format!("/page/process?id={}", furnished.process),
@@ -117,7 +118,7 @@ fn forms_of_those_who_are_logged_out_do_nothing() {
     let served = &furnished.served;
     let mut tab = chromium.tab();
     let mut all = forms(&furnished);
-    // The buttons of later states do not exist yet.
+    // Leave out the forms whose buttons only appear after another form was submitted.
     all.retain(|form| !form.button.contains("value=re"));
     all.push(stop(&furnished));
     for form in all {
@@ -135,7 +136,7 @@ fn forms_of_those_who_are_logged_out_do_nothing() {
     assert_eq!(served.owner("account:42").as_deref(), Some("worker-7"));
 }
 
-/// Serves a foreign page on another port, with a form that submits to `to`; returns its address.
+/// Serves a page of another origin, with a form that submits to `to`. Returns its address.
 fn elsewhere(to: SocketAddr) -> SocketAddr {
     let page = format!(
         "<!doctype html><title>elsewhere</title><form method=post action='http://{to}/page/lock/force'><input name=key value='account:42'><button>Win</button></form>"

@@ -151,7 +151,7 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
 
 /// A view, its path, and texts that it must show.
 pub(crate) struct View {
-    /// Names its screenshots.
+    /// The name of its screenshots.
     pub(crate) name: &'static str,
     pub(crate) path: String,
     pub(crate) words: &'static [&'static str],
@@ -159,16 +159,16 @@ pub(crate) struct View {
 
 pub(crate) struct Furnished {
     pub(crate) served: Served,
-    /// Abandoned jobs.
+    /// Ids of abandoned jobs.
     pub(crate) abandoned: [u64; 2],
-    /// A claimed job.
+    /// The id of a claimed job.
     pub(crate) claimed: u64,
-    /// A failed task.
+    /// The id of a failed task.
     pub(crate) failed: u64,
-    /// A task that waits for the running one.
+    /// The id of a task that waits for the running one.
     pub(crate) waiting: u64,
     running: u64,
-    /// A running process with a child.
+    /// The id of a running process with a child.
     pub(crate) process: String,
 }
 
@@ -178,7 +178,7 @@ impl Furnished {
             config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
             config.services = services();
         });
-        // From here on events are recorded.
+        // Events are recorded from the first request for them on.
         drop(run(served.handle().events(None)).expect("the node answers"));
         locks(&served);
         let (abandoned, claimed) = jobs(&served);
@@ -212,7 +212,8 @@ impl Furnished {
         VIEWS.iter().map(view).collect()
     }
 
-    /// Creates something of every kind under each of these names; returns the paths of the views that show it.
+    /// Creates something of every kind with each of these names. Returns the paths of the views that show it, with the
+    /// name.
     pub(crate) fn name<'n>(&self, names: [&'n str; 2]) -> Vec<(String, &'n str)> {
         let served = &self.served;
         let mut paths = Vec::new();
@@ -254,7 +255,7 @@ impl Furnished {
 
 impl Drop for Furnished {
     fn drop(&mut self) {
-        // No child process may outlive the test.
+        // Stop all processes: no child process may outlive the test.
         let handle = self.served.handle();
         let kill = Stopping {
             signal: None,
@@ -319,14 +320,14 @@ fn locks(served: &Served) {
     served.post("/v1/leases/set", &schedule);
 }
 
-/// Claims a job; returns its id and token.
+/// Claims a job. Returns its id and token.
 fn claim(served: &Served, queue: &str) -> (u64, Value) {
     let popped = served.post("/v1/queues/pop", &json!({"queues": [queue]}));
     let job = &popped["jobs"][0];
     (job["id"].as_u64().expect("a number"), job["token"].clone())
 }
 
-/// Claims a job and makes it fail for good; returns its id.
+/// Claims a job and makes it fail permanently. Returns its id.
 fn fail(served: &Served, queue: &str, error: &str) -> u64 {
     let (id, token) = claim(served, queue);
     let fails = json!({"id": id, "token": token, "error": error, "retry_after_ms": 600_000});

@@ -1,7 +1,8 @@
 //! The appearance of views: at two widths and in both color schemes, without horizontal scrolling, and without serious
 //! findings of axe-core.
 //!
-//! `SEXTON_SCREENSHOTS` names a directory in which the screenshots are kept, `SEXTON_AXE` the file `axe.min.js` of axe-core.
+//! `SEXTON_SCREENSHOTS` names a directory in which the screenshots are kept, and `SEXTON_AXE` the file `axe.min.js` of
+//! axe-core.
 
 use crate::left_out::left_out;
 use crate::served::RUN_TOKEN;

@@ -1,4 +1,4 @@
-//! Tests the page in Chromium, with and without its script. Prints what is skipped where Chromium is not available
+//! Tests the page in Chromium, with and without its script. Reports tests as skipped where Chromium is not available
 //! (`SEXTON_CHROMIUM` names another program than `chromium`).
 
 #![cfg(feature = "cli")]
@@ -33,7 +33,7 @@ fn a_page_becomes_live_and_shows_names_as_they_are() {
     let mut tab = chromium.tab();
     tab.load(&served.url("/page/locks"));
     tab.shows("No locks");
-    // From here on no page is loaded explicitly.
+    // The mark is lost if the page is loaded again, which must not happen from here on.
     tab.evaluate("window.mark = 1");
     served.lock(HTML.as_bytes(), b"one");
     tab.shows(HTML);
@@ -51,7 +51,7 @@ fn a_page_becomes_live_and_shows_names_as_they_are() {
         tab.evaluate("document.querySelectorAll('script').length"),
         1
     );
-    // A right-to-left name does not change the direction of its surroundings.
+    // A right-to-left name must not change the direction of the cell around it.
     let turned = "[...document.querySelectorAll('bdi')].filter((it) => getComputedStyle(it.closest('td')).direction !== 'ltr').length";
     assert_eq!(tab.evaluate(turned), 0);
     assert_eq!(tab.complaints(), Vec::<String>::new());
@@ -72,7 +72,7 @@ fn a_page_goes_on_when_the_coordinator_is_back() {
     served.lock(b"after", b"one");
     tab.shows("after");
     tab.shows("As of");
-    // The page is live again, not just loaded once.
+    // Check that the page is updated continuously again, and was not only loaded once.
     served.lock(b"later", b"one");
     tab.shows("later");
     tab.evaluate("document.getElementById('pause').click()");
@@ -101,7 +101,7 @@ fn somebody_logs_in_and_out_by_the_keyboard() {
         "",
         "scripts cannot read it"
     );
-    // The first Tab stop skips the views.
+    // The first Tab stop is a link that skips the navigation.
     tab.press("Tab");
     assert_eq!(
         tab.evaluate("document.activeElement.textContent"),
@@ -111,7 +111,7 @@ fn somebody_logs_in_and_out_by_the_keyboard() {
     assert_eq!(tab.evaluate(is_seen), true);
     let outline = "getComputedStyle(document.activeElement).outlineStyle";
     assert_eq!(tab.evaluate(outline), "solid");
-    // Every field has a name, and every table a head.
+    // Every field has a name, and every table has a head.
     let unnamed = "[...document.querySelectorAll('input:not([type=hidden]), select')].filter((it) => !it.labels?.length).length";
     assert_eq!(tab.evaluate(unnamed), 0);
     tab.evaluate("document.querySelector('form.leave button').click()");

@@ -9,7 +9,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::persist::journal::Fsync;
 
-/// Returns the number of rows of a list, and whether it links to a next page.
+/// Returns the number of rows of a list, and whether the list has a link to a next page.
 fn listed(tab: &mut Tab<'_>, section: &str) -> (u64, bool) {
     let rows = format!("document.querySelectorAll('{section} tbody tr').length");
     let next = format!("document.querySelector('{section} a[rel=next]') !== null");
@@ -29,7 +29,7 @@ fn is_walked(tab: &mut Tab<'_>, url: &str, section: &str) {
         crate::patience::until("another page", || {
             let now = tab.evaluate(&first);
             let is_other = now.is_string() && now != before;
-            // The rows arrive while the page is being loaded.
+            // The first row may be new before all rows have arrived.
             (is_other && listed(tab, section) == (100, true)).then_some(())
         });
     }
@@ -62,7 +62,7 @@ fn a_hundred_thousand_queues_are_shown_page_by_page() {
     tab.shows("100,000");
 }
 
-/// Returns a registration of a process that never existed; it will be found to be gone.
+/// Returns a registration of a process that never existed, so that it is soon recorded as gone.
 fn record(number: u32) -> Registering {
     let argv = ["import", &format!("--part={number}")].map(|it| Bytes::new(it.as_bytes()));
     Registering {

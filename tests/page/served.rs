@@ -1,4 +1,4 @@
-//! A node that serves the page from this process, on a port that it keeps across restarts.
+//! A node in this process that serves the page, on a port that it keeps across restarts.
 
 use crate::lock_request::request;
 use serde_json::Value;
@@ -85,7 +85,7 @@ impl Served {
         self.node = Some(Node::open(self.config.clone()).expect("it opens again"));
     }
 
-    /// Takes a lock, or waits for it.
+    /// Requests a lock, or waits for it.
     pub(crate) fn lock(&self, key: &[u8], owner: &[u8]) {
         let asked = vec![request(key, owner)];
         run(self.handle().locks().batch(asked)).expect("the node answers");
@@ -110,7 +110,7 @@ impl Served {
         added.expect("they are added");
     }
 
-    /// Sends a request over HTTP with the token that may run commands, and returns the answer.
+    /// Sends an HTTP request with the token that allows commands. Returns the JSON in the answer.
     pub(crate) fn post(&self, path: &str, fields: &Value) -> Value {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         let body = fields.to_string();

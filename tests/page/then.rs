@@ -1,11 +1,12 @@
-//! The slider of *Then*: it loads the state of another entry without loading the page as a whole.
+//! The slider of *Then*, the view of an earlier state. It loads the state of another entry without loading the whole
+//! page.
 
 use crate::chromium::{Chromium, Tab};
 use crate::patience::until;
 use crate::served::Served;
 use serde_json::json;
 
-/// Loads *Then*, and waits until the journal has been read. Returns the number of its last entry.
+/// Loads *Then*, and waits until the journal has been read. Returns the sequence number of the last entry.
 fn load(tab: &mut Tab<'_>, served: &Served) -> u64 {
     tab.load(&served.url("/page/then"));
     let last = until("the slider is there", || {
@@ -33,14 +34,14 @@ fn stands_at(tab: &mut Tab<'_>, entry: u64, last: u64) {
     assert_eq!(tab.evaluate("window.mark"), 1, "it is the same page");
 }
 
-/// Moves the slider as a pointer does.
+/// Moves the slider to an entry, as a pointer would.
 fn slide(tab: &mut Tab<'_>, entry: u64) {
     tab.evaluate(&format!(
         "(() => {{ const slider = document.querySelector('input[type=range]'); slider.value = {entry}; slider.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"
     ));
 }
 
-/// Makes the page receive this answer to each request, until `window.fetch` is `window.ask` again.
+/// Gives this answer to each request of the page, until `window.fetch` is set to `window.ask` again.
 fn answer_all(tab: &mut Tab<'_>, status: u16, html: &str) {
     let (status, html) = (json!(status), json!(html));
     tab.evaluate(&format!(
@@ -61,7 +62,7 @@ fn the_slider_shows_the_state_of_another_entry() {
     let last = load(&mut tab, &served);
     let now = state(&mut tab);
     assert!(now.contains("first") && now.contains("third"), "{now}");
-    // Move the slider by the keyboard.
+    // Move the slider with the keyboard.
     tab.evaluate("document.querySelector('input[type=range]').focus()");
     tab.press("ArrowLeft");
     stands_at(&mut tab, last - 1, last);
@@ -72,14 +73,14 @@ fn the_slider_shows_the_state_of_another_entry() {
     );
     let number = "document.getElementById('at').value";
     assert_eq!(tab.evaluate(number), (last - 1).to_string());
-    // Move it as a pointer does, there and back.
+    // Move the slider back and forth, as a pointer would.
     slide(&mut tab, 1);
     stands_at(&mut tab, 1, last);
     assert!(!state(&mut tab).contains("first"));
     slide(&mut tab, last);
     stands_at(&mut tab, last, last);
     assert_eq!(state(&mut tab), now);
-    // The number moves the slider, too.
+    // The number field also moves the slider.
     tab.evaluate("(() => { const it = document.getElementById('at'); it.value = 2; it.dispatchEvent(new Event('input')); })()");
     let slider = "document.querySelector('input[type=range]').value";
     assert_eq!(tab.evaluate(slider), "2");
@@ -128,7 +129,7 @@ fn a_page_whose_story_is_still_being_read_is_not_loaded_again_and_again() {
     let mut tab = chromium.tab();
     tab.load(&served.url("/page/locks"));
     tab.shows("first");
-    // As on the page of an item whose history is only in the journal.
+    // The same as on the page of an item whose history is only in the journal.
     let reading = "<p data-again role=status>Reading the journal: entry 1 of 2.</p>";
     answer_all(&mut tab, 200, reading);
     tab.evaluate(&format!(

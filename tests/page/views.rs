@@ -1,10 +1,10 @@
-//! Every view with data, with and without its script; and names in any writing system in each.
+//! Every view with data, with and without the page's script, and with names in any writing system.
 
 use crate::chromium::{Chromium, Tab};
 use crate::furnished::Furnished;
 use crate::served::{RUN_TOKEN, Served, TOKEN};
 
-/// A name that is HTML, and a right-to-left name.
+/// A name that is HTML. `HEBREW` is a right-to-left name with HTML characters.
 pub(crate) const HTML: &str = "<img src=x onerror=alert(1)><script>alert(2)</script>";
 pub(crate) const HEBREW: &str = "\u{5e0}\u{5e2}\u{5d5}\u{5dc} <\u{5d3}\u{5d5}\u{5d3}>";
 
@@ -18,7 +18,7 @@ pub(crate) fn log_in(tab: &mut Tab<'_>, served: &Served, token: &str) {
     tab.shows("Log out");
 }
 
-/// Starts a browser and a node with something of every kind; `None` without Chromium.
+/// Starts a browser, and a node with something of every kind. Returns `None` without Chromium.
 pub(crate) fn furnished() -> Option<(Chromium, Furnished)> {
     Some((Chromium::start()?, Furnished::new()))
 }
@@ -63,7 +63,7 @@ fn what_may_not_be_seen_is_not_shown() {
         } else {
             "As of"
         });
-        // The output of commands is shown only to those who may run commands.
+        // Only users who may run commands see the output of commands.
         for printed in ["no route to host", "customers read"] {
             let shown = format!("document.body.innerText.includes('{printed}')");
             assert_eq!(tab.evaluate(&shown), false, "{}", view.name);
@@ -119,7 +119,7 @@ fn names_of_any_script_are_shown_as_they_are_in_every_view() {
             let elements =
                 "document.querySelectorAll('img, script:not([src=\"/page.js\"])').length";
             assert_eq!(tab.evaluate(elements), 0, "{path}");
-            // A right-to-left name does not change the direction of its surroundings.
+            // A right-to-left name must not change the direction of the text around it.
             let turned = "[...document.querySelectorAll('td, dd, p, li')].filter((it) => getComputedStyle(it).direction !== 'ltr').length";
             assert_eq!(tab.evaluate(turned), 0, "{path}");
             assert_eq!(tab.complaints(), Vec::<String>::new(), "{path}");

@@ -1,10 +1,10 @@
-//! The text of a dialogue: blocks of input lines and the expected output. It does not depend on any actor.
+//! A dialogue: blocks of input lines, each with the expected output. It does not depend on any actor.
 
 use std::fmt::{self, Write as _};
 
 const WRITES: &str = "writing to memory does not fail";
 
-/// Processes the lines of a script.
+/// Executes the lines of a script.
 pub(crate) trait Listener {
     /// Returns the output for the lines of one block.
     fn receive(&mut self, said: &[&str]) -> Vec<String>;
@@ -25,7 +25,7 @@ struct Block {
 }
 
 impl Dialogue {
-    /// Reads a script.
+    /// Parses a script.
     pub(crate) fn parse(text: &str) -> Self {
         let mut blocks: Vec<Block> = Vec::new();
         let mut lines = text.lines().zip(1..).peekable();
@@ -60,7 +60,8 @@ impl Dialogue {
         Self { blocks }
     }
 
-    /// Sends every block to the listener and keeps the output. Returns the differences from the recorded output, if there are any.
+    /// Sends every block to the listener, and keeps its output. Returns the differences from the recorded output, or
+    /// `None` if there are none.
     pub(crate) fn run(&mut self, listener: &mut impl Listener) -> Option<String> {
         let mut difference = String::new();
         for block in self

@@ -1,4 +1,4 @@
-//! The script commands of the dispatch actor. A task is identified by its name.
+//! The script commands of the dispatch actor. A task is identified by its name in the script.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -21,7 +21,7 @@ use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The options of all commands here.
+/// The options of all commands in this file.
 const OPTIONS: &[&str] = &[
     "code",
     "fail-after",
@@ -57,7 +57,7 @@ struct TrackedTask {
     server: Option<Slot>,
 }
 
-/// Tasks by name, and names by slot.
+/// Tasks by name, and the names of tasks and servers by slot.
 #[derive(Default)]
 pub(crate) struct Words {
     tasks: BTreeMap<String, TrackedTask>,
@@ -134,7 +134,7 @@ impl Vocabulary for Words {
 }
 
 impl Words {
-    /// Follows a step, and returns its description.
+    /// Applies a step of an entry. Returns its description if it is of interest.
     fn follow(&mut self, stamp: Stamp, message: &Message, step: &Step) -> Option<String> {
         let (slot, step) = match step {
             Step::Task(slot, step) => (slot, step),
@@ -291,7 +291,7 @@ impl Words {
     }
 }
 
-/// Parses the result of an attempt on another machine.
+/// Parses the result of an attempt on another machine, such as `code 0` or `lost`.
 fn there(how: &[&str]) -> Parsed<FarEnd> {
     let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number"));
     Ok(match how {
@@ -303,7 +303,7 @@ fn there(how: &[&str]) -> Parsed<FarEnd> {
     })
 }
 
-/// Parses a request of an operator; `None` for other commands.
+/// Parses a request of an operator. Returns `None` for other commands.
 fn operating(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     let server = |server: &str, change| {
         let name = name(server)?;

@@ -1,7 +1,7 @@
-//! Script commands for any actor: its messages and outcomes, in the JSON of an exported log.
+//! Script commands for any actor: messages and outcomes in the JSON of an exported log.
 //!
-//! `{"add":{…}}` or `"drain"` is a message, and `rules {…}` sets all rules at once. Every entry is shown, and each answer in Rust's
-//! debug format. State is shown by `view`: the types of queries and waits cannot be parsed here.
+//! `{"add":{…}}` or `"drain"` is a message, and `rules {…}` sets all rules at once. Every entry is shown, and each answer
+//! in Rust's debug format. `view` shows the state, since queries and waits cannot be parsed from JSON.
 
 use crate::node::{Parsed, Vocabulary};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use sexton::spine::delivery::Item;
 use sexton::spine::machine::{Actor, Stamp};
 use std::marker::PhantomData;
 
-/// The vocabulary of an actor without commands of its own.
+/// The vocabulary of an actor without special commands.
 pub(crate) struct Json<M>(PhantomData<M>);
 
 impl<M> Default for Json<M> {

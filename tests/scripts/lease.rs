@@ -1,4 +1,4 @@
-//! The script commands of the lease actor. Times are milliseconds since the script began.
+//! The script commands of the lease actor. Times are milliseconds since the beginning of the script.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// The time at which every script begins, in milliseconds.
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// The options of all commands here.
+/// The options of all commands in this file.
 const OPTIONS: &[&str] = &[
     "alive",
     "code",
@@ -39,7 +39,7 @@ const OPTIONS: &[&str] = &[
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
 
-/// The process of each lease's newest pass, and the lease in each slot, according to the journal.
+/// The process of the last pass of each lease, and the lease in each slot, according to the journal.
 #[derive(Default)]
 pub(crate) struct Words {
     processes: BTreeMap<Name, ProcessId>,
@@ -126,7 +126,7 @@ impl Vocabulary for Words {
 }
 
 impl Words {
-    /// Notes the lease that each newest process belongs to.
+    /// Records which lease each process belongs to, and the slots of leases.
     fn follow(&mut self, message: &Message, outcome: &Outcome) {
         let Outcome::Changed { steps, .. } = outcome else {
             return;
@@ -244,7 +244,7 @@ fn setting(what: &str, value: &str) -> Parsed<Setting> {
     })
 }
 
-/// Parses a lease in Fossil's format, with times in milliseconds since the script began, like all others here.
+/// Parses a lease in Fossil's format. The times in it are milliseconds since the beginning of the script.
 fn import(lease: &str, text: &str, options: &Options<'_>) -> Parsed<Message> {
     let Four([current, until, next, until_next]) = Four::read(text);
     let alive = options.get("alive").map_or("", |pids| *pids);

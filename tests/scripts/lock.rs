@@ -1,4 +1,4 @@
-//! The script commands of the lock actor. All of the actor's own commands are in [`Words::item`].
+//! The script commands of the lock actor. [`Words::item`] parses most of them.
 
 use crate::node::{Parsed, Vocabulary, moment, number, split};
 use sexton::actors::binding::{self, Binding, Until};
@@ -58,7 +58,7 @@ impl Vocabulary for Words {
 }
 
 impl Words {
-    /// Follows an entry, and returns descriptions of what it ends.
+    /// Applies an entry. Returns descriptions of the entries that it ends.
     fn follow(&mut self, message: &Message, outcome: &Outcome) -> Vec<String> {
         let mut ends = Vec::new();
         match outcome {
@@ -106,7 +106,7 @@ impl Words {
     }
 }
 
-/// Parses a command for the actor; `None` for other commands.
+/// Parses a command with options for the actor. Returns `None` for other commands.
 fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     let known: &[&str] = match words {
         ["request", ..] => &["ttl", "ttw", "prio"],
@@ -167,7 +167,7 @@ fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     }))
 }
 
-/// Parses a command without options; `None` for other commands.
+/// Parses a command without options. Returns `None` for other commands.
 fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     Ok(Some(match words {
         ["release-all", owner] => Item::Message(Message::ReleaseAll {
@@ -210,8 +210,8 @@ fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     }))
 }
 
-/// Parses the number of a process, and how much of the process has to end: `7` means until process 7 has ended, `7:tree`
-/// until its tree has, and `7:fence` that the tree is killed if necessary.
+/// Parses the id of a process, and until when the entry is bound to it: `7` is until process 7 has ended, `7:tree` until
+/// its tree has ended, and `7:fence` means in addition that the tree is killed when the entry's time runs out.
 pub(crate) fn binding(word: &str) -> Parsed<Binding> {
     let (number, until) = word.split_once(':').unwrap_or((word, "process"));
     let number: u128 = number
@@ -287,7 +287,7 @@ fn reason(refused: Refused) -> &'static str {
     }
 }
 
-/// Parses a name: `''` is the empty one, `k{255}` is 255 times k, and `\xNN` is any byte.
+/// Parses a name: `''` is the empty name, `k{255}` is 255 times k, and `\xNN` is any byte.
 fn name(word: &str) -> Parsed<Name> {
     if word == "''" {
         return Ok(Name::default());

@@ -1,9 +1,10 @@
-//! Dialogues: a script sends messages and lets time pass, and the node's answers are compared with the recorded ones.
+//! Dialogues: a script sends messages and lets time pass, and the answers of the node are compared with the recorded
+//! ones.
 //!
-//! A script is a list of blocks: input lines, a line `----`, and the output, up to an empty line.
-//! Messages to the actor in one block arrive together, as if from one read of a socket. `#` begins a comment.
-//! `UPDATE=1 cargo test --test scripts` records the output again; review the change before you commit it.
-//! Real time is never used here: time passes only when a script says `advance`.
+//! A script is a list of blocks: input lines, a line `----`, and the output, up to an empty line. Messages to the actor
+//! in one block arrive together, as if from one read of a socket. `#` begins a comment. `UPDATE=1 cargo test --test
+//! scripts` records the output again; review the change before you commit it. No real time passes: only the
+//! command `advance` moves the clock.
 
 mod dialogue;
 mod dispatch;
@@ -54,7 +55,7 @@ fn every_dispatch_dialogue_goes_as_recorded() {
     every_dialogue_goes_as_recorded::<dispatch::Words>(5);
 }
 
-/// Scripts of actors that have no commands of their own here.
+/// Checks the scripts of actors without special commands.
 #[test]
 fn every_other_dialogue_goes_as_recorded() {
     fn of<M: Actor>() {

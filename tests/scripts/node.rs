@@ -1,8 +1,8 @@
-//! A node with one actor, controlled by the commands of a script.
+//! A node with one actor, controlled by a script.
 //!
-//! It uses the real spine: ledger, host, journal files and recovery, driven step by step, with a clock that moves only
-//! on request. Commands about the world around the actor are in [`Node::around`]; the actor's own commands are in its
-//! [`Vocabulary`].
+//! It consists of the real parts: ledger, host, journal files and recovery. They are driven step by step, with a clock
+//! that moves only on request. [`Node::around`] executes the commands about the actor's environment; the actor's own
+//! commands are in its [`Vocabulary`].
 
 use crate::dialogue::Listener;
 use sexton::clock::{Clock, ManualClock, Timestamp};
@@ -44,9 +44,9 @@ pub(crate) trait Vocabulary: Default + 'static {
     fn rules() -> <Self::Machine as Machine>::Rules;
     /// Applies a command that changes the rules.
     fn rule(rules: &mut <Self::Machine as Machine>::Rules, words: &[&str]) -> Parsed<()>;
-    /// Parses a command for the actor; `None` for other commands.
+    /// Parses a command for the actor. Returns `None` for other commands.
     fn item(&self, words: &[&str]) -> Parsed<Option<Item<Self::Machine>>>;
-    /// Parses a wait, and returns its name and its condition; `None` for other commands.
+    /// Parses a wait. Returns its name and its condition, or `None` for other commands.
     fn watch(&self, words: &[&str]) -> Parsed<Option<(String, <Self::Machine as Machine>::Watch)>>;
     /// Returns the text of an answer.
     fn told(&self, reply: &<Self::Machine as Machine>::Reply) -> Vec<String>;
@@ -56,7 +56,7 @@ pub(crate) trait Vocabulary: Default + 'static {
     }
     /// Returns the text of the answer to a wait.
     fn woken(name: &str, reply: &<Self::Machine as Machine>::Reply) -> String;
-    /// Follows an entry; returns a description of its effect if time caused it.
+    /// Applies an entry. Returns a description of its effect if the entry was caused by time.
     fn note(
         &mut self,
         entry: Stamp,
@@ -65,20 +65,20 @@ pub(crate) trait Vocabulary: Default + 'static {
     ) -> Option<String>;
 }
 
-/// A node that a script controls. It starts at the first command, so that rules can be chosen before.
+/// A node that a script controls. It is opened at the first command that needs it, so that a script can set rules before.
 pub(crate) struct Node<T: Vocabulary> {
     rules: <T::Machine as Machine>::Rules,
     clock: Arc<ManualClock>,
     folder: tempfile::TempDir,
     running: Option<Running<T::Machine>>,
-    /// The stage at which the next message that reaches it panics.
+    /// The stage at which the next message panics.
     armed: Arc<Mutex<Option<Stage>>>,
     tongue: T,
-    /// The newest entry that the vocabulary has followed.
+    /// The last entry that the vocabulary has seen.
     seen: Seq,
     tickets: BTreeMap<String, Ticket>,
     given: u64,
-    /// Answers to waits, and actions, that have not been output yet.
+    /// Answers to waits, and requested actions, that have not been output yet.
     woken: Arc<Mutex<Vec<String>>>,
 }
 
@@ -131,7 +131,7 @@ impl<T: Vocabulary> Node<T> {
         Ok(back)
     }
 
-    /// Sets the wall clock to this offset from node time, and lets the node notice.
+    /// Sets the wall clock to this offset from node time, and lets the node check the clock.
     fn set_wall_clock(&mut self, offset: &str) -> Parsed<Vec<String>> {
         let (sign, span) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
             (Some(span), _) => (1, span),
@@ -144,7 +144,7 @@ impl<T: Vocabulary> Node<T> {
         self.deliver(Vec::new())
     }
 
-    /// Executes a command about the world around the actor.
+    /// Executes a command about the actor's environment.
     fn around(&mut self, words: &[&str]) -> Parsed<Vec<String>> {
         if let Some((name, watch)) = self.tongue.watch(words)? {
             return self.watch(&name, watch);
@@ -160,7 +160,7 @@ impl<T: Vocabulary> Node<T> {
                 let view = self.running()?.host.machine().view();
                 Ok(vec![crate::json::written(&view)])
             }
-            // The timer fires.
+            // This is the same as when the timer fires.
             ["tick"] => self.deliver(Vec::new()),
             ["panic", stage] => {
                 let stage = match *stage {
@@ -222,7 +222,7 @@ impl<T: Vocabulary> Node<T> {
             .ok_or_else(|| "the node does not run".to_owned())
     }
 
-    /// Opens the data directory, as a start of the coordinator does. Returns the log's end, and the digest before spans restart.
+    /// Opens the data directory, as startup does. Returns the end of the log, and the digest before spans begin again.
     fn begin(&mut self) -> Parsed<(Tail, Digest)> {
         let disk = Arc::new(RealDisk::new(self.folder.path()));
         let mut replica = Replica::<T::Machine>::new(self.rules.clone());
@@ -302,7 +302,8 @@ impl<T: Vocabulary> Node<T> {
         Ok(self.wakes())
     }
 
-    /// Delivers items, with the Supervisor's part: a spent machine is rebuilt from the log.
+    /// Delivers items, and rebuilds the machine from the log if it is spent, as the Supervisor would order. Returns the
+    /// output.
     fn deliver(&mut self, items: Vec<Item<T::Machine>>) -> Parsed<Vec<String>> {
         let rules = self.rules.clone();
         let running = self.running()?;
@@ -353,7 +354,7 @@ impl<T: Vocabulary> Node<T> {
         Ok(back)
     }
 
-    /// Returns what time has done since the last command, according to the journal.
+    /// Returns descriptions of what time has caused since the last command, according to the journal.
     fn ticks(&mut self) -> Parsed<Vec<String>> {
         let disk = RealDisk::new(self.folder.path());
         let mut reader = Reader::open(&disk).map_err(|error| error.to_string())?;
@@ -377,7 +378,7 @@ impl<T: Vocabulary> Node<T> {
         Ok(told)
     }
 
-    /// Returns the whole log, one line per record.
+    /// Returns the whole log, with one line per record.
     fn log(&mut self) -> Parsed<Vec<String>> {
         self.running()?;
         let disk = RealDisk::new(self.folder.path());
@@ -396,7 +397,7 @@ impl<T: Vocabulary> Node<T> {
     }
 }
 
-/// The external world: it outputs requested actions, and performs none.
+/// A port that outputs the actions that are requested from it, and performs none.
 struct RecordingPort<T>(Arc<Mutex<Vec<String>>>, PhantomData<fn(T)>);
 
 impl<T: Vocabulary> Port<T::Machine> for RecordingPort<T> {
@@ -408,7 +409,7 @@ impl<T: Vocabulary> Port<T::Machine> for RecordingPort<T> {
 }
 
 impl<M: Actor> Running<M> {
-    /// Does what the journal thread does: writes, syncs, and releases the answers that depend on that.
+    /// Writes and syncs the batch, and releases the answers that depend on it, in place of the journal thread.
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
         self.writer
@@ -420,7 +421,7 @@ impl<M: Actor> Running<M> {
     }
 }
 
-/// The words of a command in order, and the known options among them.
+/// The words of a command in order, and its known options.
 pub(crate) type Split<'w> = (Vec<&'w str>, BTreeMap<&'w str, &'w str>);
 
 pub(crate) fn split<'w>(words: &[&'w str], known: &[&str]) -> Split<'w> {
@@ -450,7 +451,7 @@ pub(crate) fn number<T: std::str::FromStr>(
     }
 }
 
-/// Returns the time since the beginning of the script.
+/// Returns the time since the beginning of the script, as text.
 pub(crate) fn moment(at: Timestamp) -> String {
     let since = at.since(BEGIN).as_millis();
     match since % 1000 {

@@ -1,6 +1,6 @@
-//! The script commands of the process actor. A record is named by its type and number: the first `worker` is `worker1`.
+//! The script commands of the process actor. A record is named by its type and a number: the first `worker` is `worker1`.
 //!
-//! Requests of clients are parsed in [`Words::asked`], reports of the port in [`Words::reported`].
+//! [`Words::asked`] parses requests of clients, and [`Words::reported`] parses reports of the port.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 /// The wall-clock time at which every script begins, in milliseconds.
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// The options of all commands here.
+/// The options of all commands in this file.
 const OPTIONS: &[&str] = &[
     "after",
     "alive",
@@ -216,13 +216,13 @@ impl Words {
         })
     }
 
-    /// Parses a request of a client or of another actor; `None` for other commands.
+    /// Parses a request of a client or of another actor. Returns `None` for other commands.
     fn asked(&self, (places, options): &Split<'_>) -> Parsed<Option<Message>> {
         Ok(Some(match places.as_slice() {
             ["launch", kind, argv @ ..] => {
                 Message::Launch(Box::new(self.launching(kind, argv, options)?))
             }
-            // A launch by another actor, under an id that the actor chose.
+            // A launch by another actor, with an id that the actor chose.
             ["launch-as", by, id, kind, argv @ ..] => Message::LaunchAs(Box::new(LaunchAs {
                 by: actor(by)?,
                 id: self.id(id)?,
@@ -272,7 +272,7 @@ impl Words {
         }))
     }
 
-    /// Parses a report of the port; `None` for other commands.
+    /// Parses a report of the port. Returns `None` for other commands.
     fn reported(&self, (places, options): &Split<'_>) -> Parsed<Option<Message>> {
         let at = || date(options, "at").map(|at| at.unwrap_or(Date(BEGIN)));
         Ok(Some(match places.as_slice() {
@@ -393,7 +393,7 @@ impl Words {
         }
     }
 
-    /// Returns a description of a record, without parts that have nothing to show.
+    /// Returns a description of a record. Empty parts are left out.
     fn shown(&self, view: &RecordView) -> String {
         let mut words = vec![format!(
             "{}{} {}",
@@ -434,7 +434,7 @@ impl Words {
     }
 }
 
-/// Describes the outcome of another actor's message; `None` for other messages.
+/// Describes the outcome of another actor's message. Returns `None` for other messages.
 fn for_another(message: &Message, outcome: &Outcome) -> Option<String> {
     let (what, id) = match message {
         Message::LaunchAs(asked) => ("launch", asked.id),
@@ -531,13 +531,13 @@ fn small(ms: u64) -> u32 {
     u32::try_from(ms).unwrap_or(u32::MAX)
 }
 
-/// Parses `at=5s`: five seconds after the script began.
+/// Parses an option such as `at=5s`, a date five seconds after the beginning of the script.
 fn date(options: &Options<'_>, option: &str) -> Parsed<Option<Date>> {
     let span = options.get(option).map(|span| milliseconds(span));
     Ok(span.transpose()?.map(|ms| Date(BEGIN + ms)))
 }
 
-/// Parses `pid=50`, and the other options that tell processes apart.
+/// Parses `pid=50` and the other options that identify a process.
 fn identity(options: &Options<'_>) -> Parsed<Identity> {
     Ok(Identity {
         machine: number(options, "machine", 7)?,

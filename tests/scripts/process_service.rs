@@ -1,4 +1,4 @@
-//! The process actor's script commands about services. `configure db web/after=db/instances=2` configures two services.
+//! The process actor's script commands for services. `configure db web/after=db/instances=2` configures two services.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -12,7 +12,7 @@ use sexton::actors::process::{
 };
 use sexton::bytes::Bytes;
 
-/// Parses a request about services; `None` for other commands.
+/// Parses a request about services. Returns `None` for other commands.
 pub(crate) fn asked(places: &[&str]) -> Parsed<Option<ServiceMessage>> {
     let name = |name: &str| (name != "all").then(|| name.to_owned());
     Ok(Some(match places {
@@ -67,7 +67,7 @@ fn defined(words: &str) -> Parsed<Definition> {
     Ok(it)
 }
 
-/// Describes the effect of time on a service.
+/// Describes the effect of time on a service. Returns `None` for other messages.
 pub(crate) fn note(message: &Message, turn: &Turn) -> Option<String> {
     let Message::Service(ServiceMessage::Lapse { .. }) = message else {
         return None;
@@ -103,7 +103,7 @@ fn step(step: &Step) -> String {
     }
 }
 
-/// Returns a description of a service, without parts that have nothing to show.
+/// Returns a description of a service. Empty parts are left out.
 pub(crate) fn shown(view: &ServiceView) -> String {
     let mut words = vec![format!("{} {}", view.name, view.status.name())];
     if !view.waits_for.is_empty() {

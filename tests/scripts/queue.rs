@@ -1,4 +1,4 @@
-//! The script commands of the queue actor. All of the actor's own commands are in [`message`] or [`question`].
+//! The script commands of the queue actor. [`message`] and [`question`] parse most of them.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -31,7 +31,7 @@ pub(crate) struct Words {
 impl Vocabulary for Words {
     type Machine = QueueMachine;
 
-    /// Returns rules with claims of one hour and unlimited tries, for scripts that do not change them.
+    /// Returns rules with claims of one hour and unlimited tries, which apply unless a script changes them.
     fn rules() -> Rules {
         let default = TypeRules {
             claim_ttl_ms: 3_600_000,
@@ -250,7 +250,7 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
     }))
 }
 
-/// Parses a message about a claimed or unclaimed job; `None` for other commands.
+/// Parses a message about an existing job. Returns `None` for other commands.
 fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     let priority = || match options.get("prio") {
         None => Ok(None),
@@ -323,7 +323,7 @@ fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     }))
 }
 
-/// Parses the delay before the next try, if it is given.
+/// Parses the delay before the next try. Returns `None` if the option is not given.
 fn after(options: &Options<'_>) -> Parsed<Option<u64>> {
     let after = options.get("after").map(|after| milliseconds(after));
     after.transpose()
@@ -353,7 +353,7 @@ fn put_of(places: &[&str], options: &Options<'_>) -> Parsed<Put> {
     })
 }
 
-/// Parses `signature@time`.
+/// Parses `signature@time`, which identifies a root job.
 fn root_of(word: &str) -> Parsed<Root> {
     let (key, at) = word
         .split_once('@')
@@ -441,7 +441,7 @@ fn id_of(word: &str) -> Parsed<u64> {
     word.parse().map_err(|_| format!("`{word}` is no number"))
 }
 
-/// Parses a body: `''` is an empty one, and `x{255}` is 255 times x.
+/// Parses a body: `''` is an empty body, and `x{255}` is 255 times x.
 fn body_of(word: &str) -> Parsed<Body> {
     if word == "''" {
         return Ok(Body::default());
@@ -464,7 +464,7 @@ fn key_of(word: &str) -> DedupKey {
     DedupKey(key)
 }
 
-/// Parses the claimant. By default, the claim belongs to any client that has its token.
+/// Parses the claimant. By default, any client with the token has the claim.
 fn by(options: &Options<'_>) -> Parsed<Claimant> {
     Ok(match (options.get("by"), options.get("bound")) {
         (Some(who), _) => claimant(who),

@@ -1,4 +1,4 @@
-//! Jobs and queues in words, as answers show them.
+//! Descriptions of jobs and queues, for the output of scripts.
 
 use crate::node::{Parsed, milliseconds, moment};
 use crate::queue::named;
@@ -129,7 +129,7 @@ pub(crate) fn totals_in_words(totals: &Totals) -> String {
     )
 }
 
-/// Parses `first,factor,max,jitter`, the last in thousandths.
+/// Parses the delays of a back-off, `first,factor,max,jitter`. The jitter is in thousandths.
 pub(crate) fn backoff(words: &str) -> Parsed<Backoff> {
     let parts: Vec<&str> = words.split(',').collect();
     let [first, factor, max, jitter] = parts.as_slice() else {

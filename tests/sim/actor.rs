@@ -1,7 +1,8 @@
 //! One actor of the simulated node: its host, its mailbox, and what its clients observed.
 //!
-//! Keeps the history that the checker reads: each call with the newest entry before and after it, and the answers in the
-//! order in which they arrived. Calls whose connection was lost are kept too, since their answers must also be right.
+//! Keeps the history that the checker reads: each call with the actor's last entry before and after it, and the answers
+//! in the order in which they arrived. Calls whose connection was lost are kept too, since their answers must also be
+//! right.
 
 use crate::counter::PLANTED;
 use crate::coverage::Coverage;
@@ -20,10 +21,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One command of a call, to be delivered and recorded.
+/// One command of a call.
 pub(crate) enum Ask<R: Reference> {
     Message(MessageOf<R>),
-    /// One command that may be sent again.
+    /// A command with a request key, under which the client may repeat it.
     Keyed(MessageOf<R>, RequestKey),
     Query(QueryOf<R>),
 }
@@ -51,19 +52,19 @@ impl<R: Reference> Clone for Ask<R> {
 /// The commands that one client sent together.
 pub(crate) struct Call<R: Reference> {
     pub(crate) asks: Vec<Ask<R>>,
-    /// The actor's newest entry when it was delivered.
+    /// The actor's last entry before the call was delivered.
     pub(crate) from: Seq,
-    /// When it was delivered.
+    /// The time at which it was delivered, in node time.
     pub(crate) at: Timestamp,
-    /// The entry that its answers depend on.
+    /// The last entry that its answers depend on.
     pub(crate) rests: Seq,
-    /// The actor's newest entry when its last item was done. Entries newer than the one that the answers depend on pass with
-    /// the process.
+    /// The actor's last entry when the last item of the call was done. A crash of the process may lose entries after
+    /// `rests`.
     pub(crate) saw: Seq,
     pub(crate) answers: Option<Vec<Answer<ReplyOf<R>>>>,
 }
 
-/// A wait that is open, or was answered.
+/// A client that waits for a condition, or did until it was answered.
 pub(crate) struct Wait<R: Reference> {
     pub(crate) watch: <R::Machine as Machine>::Watch,
     pub(crate) answer: Option<ReplyOf<R>>,
@@ -74,11 +75,12 @@ enum QueuedMail<R: Reference> {
     Tell(MessageOf<R>, ActorId),
 }
 
-/// Answers in transit from the outbox to the history. Answers to a tell are dropped.
+/// Answers in transit from the outbox to the history, each with the index of its call. Answers to tells
+/// (messages of other actors) have no index and are dropped.
 type Arrivals<R> = Arc<Mutex<Vec<(Option<usize>, Vec<Answer<ReplyOf<R>>>)>>>;
 type Woken<R> = Arc<Mutex<Vec<(Ticket, ReplyOf<R>)>>>;
 
-/// Where the next panic is planted. Shared with the host's saboteur.
+/// The stage at which the next panic is planted. It is shared with the host's saboteur.
 #[derive(Clone, Default)]
 pub(crate) struct Trap(Arc<AtomicU8>);
 
@@ -93,8 +95,7 @@ impl Trap {
         self.0.store(SAFE, Ordering::Relaxed);
     }
 
-    /// # Panics
-    /// If a panic is planted here.
+    /// Panics if a panic is planted at this stage; the panic is then no longer planted.
     pub(crate) fn step(&self, stage: Stage) {
         if self.0.load(Ordering::Relaxed) == stage_code(stage) {
             self.0.store(SAFE, Ordering::Relaxed);
@@ -116,7 +117,7 @@ fn stage_code(stage: Stage) -> u8 {
     }
 }
 
-/// A planted fault that replaces messages: returns the replacement of this message, if it has one.
+/// A planted fault that replaces messages: returns the replacement of this message, or `None` to keep it.
 pub(crate) type Swap<R> = fn(&<R as Reference>::Machine, &MessageOf<R>) -> Option<MessageOf<R>>;
 
 /// One actor of the simulated node.
@@ -128,20 +129,20 @@ pub(crate) struct Actor<R: Reference> {
     pub(crate) host: Host<R::Machine>,
     pub(crate) trap: Trap,
     mailbox: VecDeque<QueuedMail<R>>,
-    /// The call that the host works on.
+    /// The index of the call that the host is working on.
     current: Option<usize>,
     /// Whether the host requested another turn.
     pub(crate) unfinished: bool,
-    /// Whether the actor panicked and waits for the verdict.
+    /// Whether the actor panicked and waits for the Supervisor's verdict.
     pub(crate) judged: bool,
     pub(crate) calls: Vec<Call<R>>,
     pub(crate) waits: BTreeMap<Ticket, Wait<R>>,
     arrivals: Arrivals<R>,
     woken: Woken<R>,
     next_ticket: u64,
-    /// Answers to waits, since the last call of the function that takes them.
+    /// Answers to waits since the last `take_woken`.
     newly_woken: Vec<ReplyOf<R>>,
-    /// How many waits were answered.
+    /// The number of waits that were answered.
     pub(crate) wakes: u64,
     pub(crate) rebuilds: u64,
     pub(crate) rebuilds_behind_a_quarantine: u64,
@@ -153,9 +154,10 @@ pub(crate) struct Actor<R: Reference> {
     pub(crate) swap: Option<Swap<R>>,
     /// The messages that were replaced, with their replacements.
     pub(crate) swapped: Vec<(MessageOf<R>, MessageOf<R>)>,
-    /// The newest mark of a step of the wall clock. Answers with dates depend on it, and it may pass with the process.
+    /// The last mark that records a step of the wall clock. Answers with dates depend on it, and a crash of the process
+    /// may lose it.
     pub(crate) stepped: Seq,
-    /// Digests of the state by newest entry, to be compared after a crash.
+    /// Digests of the state by last entry, to be compared after a crash.
     pub(crate) digests: BTreeMap<Seq, Digest>,
 }
 
@@ -212,7 +214,7 @@ impl<R: Reference> Actor<R> {
         !self.mailbox.is_empty()
     }
 
-    /// Returns whether there is work, or something is due.
+    /// Returns whether the actor has work to do now: mail, an unfinished delivery, or something that is due.
     pub(crate) fn is_waiting(&self, now: Now) -> bool {
         let deadline = self.host.deadline(now.offset);
         self.unfinished
@@ -220,12 +222,12 @@ impl<R: Reference> Actor<R> {
             || deadline.is_some_and(|deadline| deadline <= now.at)
     }
 
-    /// Notes that something may be due although no time has passed.
+    /// Gives the actor a turn although no time has passed, because something else may have become due.
     pub(crate) fn rouse(&mut self) {
         self.unfinished = true;
     }
 
-    /// Continues the current delivery; otherwise begins the next one of the mailbox; otherwise lets time act.
+    /// Continues the current delivery; otherwise begins the next delivery in the mailbox; otherwise handles what is due.
     pub(crate) fn turn(&mut self, ledger: &mut Ledger) -> Turn {
         if self.host.is_spent() || self.judged {
             return Turn::Idle;
@@ -243,7 +245,7 @@ impl<R: Reference> Actor<R> {
         self.came(flow)
     }
 
-    /// Turns the host's progress into the result of a turn.
+    /// Records the progress of the current call and the digest, and turns the host's flow into the result of the turn.
     fn came(&mut self, flow: Flow) -> Turn {
         if !self.host.is_busy()
             && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
@@ -302,7 +304,7 @@ impl<R: Reference> Actor<R> {
         self.host.deliver(ledger, Delivery::new(items, reply_to))
     }
 
-    /// Returns the message after a planted fault, if any, has replaced it.
+    /// Returns the message, or its replacement if a planted fault replaces it.
     fn taken_for(&mut self, message: MessageOf<R>) -> MessageOf<R> {
         let other = self
             .swap
@@ -358,7 +360,7 @@ impl<R: Reference> Actor<R> {
         if self.deaf {
             return Turn::Idle;
         }
-        // A wait whose request panics is answered as failed, which does not end the wait.
+        // If the request for a wait panics, its client is answered with a failure and no longer waits.
         let flow = {
             let wait = delivery::Wait::new(watch, Box::new(reply_to));
             self.host.watch(ledger, ticket, wait)
@@ -369,7 +371,7 @@ impl<R: Reference> Actor<R> {
         self.came(flow)
     }
 
-    /// Withdraws the oldest open wait, as when its connection is lost.
+    /// Withdraws the oldest open wait, as when its connection is lost. Returns whether there was one.
     pub(crate) fn unwatch(&mut self, ledger: &mut Ledger) -> bool {
         let open = self.waits.iter().find(|(_, wait)| wait.answer.is_none());
         let Some(ticket) = open.map(|(ticket, _)| *ticket) else {
@@ -381,11 +383,12 @@ impl<R: Reference> Actor<R> {
         true
     }
 
-    /// Releases answers, and adds those that arrived to the history of their calls.
+    /// Releases answers up to `durable`, and adds them to the history. Returns the indexes of the calls that were
+    /// answered.
     pub(crate) fn release(&mut self, durable: Seq) -> Vec<usize> {
         self.host.outbox().release(durable);
         for (ticket, answer) in take(&self.woken) {
-            // An answer may arrive when its connection has just been lost.
+            // A released answer may belong to a wait that was withdrawn in the meantime.
             if let Some(wait) = self.waits.get_mut(&ticket) {
                 self.newly_woken.push(answer.clone());
                 wait.answer = Some(answer);
@@ -403,7 +406,7 @@ impl<R: Reference> Actor<R> {
         answered
     }
 
-    /// Takes the answers to waits since the last call.
+    /// Takes the answers to waits that have arrived since the previous take.
     pub(crate) fn take_woken(&mut self) -> Vec<ReplyOf<R>> {
         std::mem::take(&mut self.newly_woken)
     }
@@ -414,7 +417,7 @@ impl<R: Reference> Actor<R> {
         calls.iter().map(call)
     }
 
-    /// Adds this actor's counts to the coverage.
+    /// Adds the actor's counts to the coverage.
     pub(crate) fn count(&self, coverage: &mut Coverage) {
         coverage.watches_woken += self.wakes;
         coverage.rebuilds += self.rebuilds;
@@ -425,7 +428,7 @@ impl<R: Reference> Actor<R> {
         self.host.take_tells()
     }
 
-    /// Replaces the spent machine by a rebuilt one.
+    /// Replaces the spent machine with a rebuilt one. Returns the result of its first turn.
     pub(crate) fn rebuild(&mut self, ledger: &mut Ledger, replica: Replica<R::Machine>) -> Turn {
         self.rebuilds += 1;
         self.rebuilds_behind_a_quarantine += u64::from(!self.host.quarantined().is_empty());

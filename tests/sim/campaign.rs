@@ -1,4 +1,4 @@
-//! Many seeds, and the minimum counts that they must reach.
+//! Runs many seeds, and checks that the coverage reaches its minimum counts.
 //!
 //! `SEXTON_SIM_SEED=n` runs one seed and prints its trace. `SEXTON_SIM_SEEDS=from..to` (or a count) and
 //! `SEXTON_SIM_STEPS=n` make the campaign longer.
@@ -15,7 +15,7 @@ const SEEDS: u64 = 2000;
 const STEPS: u64 = 1200;
 const THREADS: usize = 2;
 
-/// The settings of the campaign from the environment.
+/// The options of the campaign, from the environment.
 struct CampaignOptions {
     seeds: Range<u64>,
     steps: u64,
@@ -60,7 +60,7 @@ fn wish() -> CampaignOptions {
     }
 }
 
-/// Suppresses the messages of planted panics, which are expected.
+/// Keeps planted panics from printing their messages.
 pub(crate) fn hush() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

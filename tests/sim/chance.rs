@@ -1,6 +1,6 @@
 //! Random numbers from a seed: the same numbers in the same order on every machine (splitmix64, Steele and others 2014).
 
-/// A source of numbers.
+/// A source of pseudorandom numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -10,7 +10,7 @@ impl Chance {
         Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Returns an independent source that starts here.
+    /// Returns an independent source, seeded with the next number of this one.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -33,7 +33,7 @@ impl Chance {
         low + self.below(high - low + 1)
     }
 
-    /// Returns true this many times in a thousand, on average.
+    /// Returns true with a probability of `times` in a thousand.
     pub(crate) fn per_mille(&mut self, times: u64) -> bool {
         self.below(1000) < times
     }
@@ -49,7 +49,7 @@ impl Chance {
         from.get(index).expect("the index is below the length")
     }
 
-    /// Returns an item, chosen with a probability in proportion to its weight.
+    /// Returns an item. The probability of each is proportional to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, table: &[(u64, T)]) -> T {
         let total = table.iter().map(|(weight, _)| weight).sum();
         let mut at = self.below(total);

@@ -1,7 +1,8 @@
-//! Checks every start of the node: the state that it found against what was promised before.
+//! Checks the node after every startup: the state that it recovered, against what was promised to clients before.
 //!
-//! Reads the log independently, follows it with the witnesses from the last start on, and compares answers, digests, state
-//! and the tells between actors. Records that were in the log at the last start must not change.
+//! Reads the log independently, follows it with the witnesses from the previous startup on, and compares answers,
+//! digests, state and the tells (messages) between actors. Records that were in the log at the previous startup must not have
+//! changed.
 
 use crate::actor::{Actor, Ask, Call, Wait};
 use crate::counters::Counters;
@@ -30,11 +31,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 #[derive(Default)]
 pub(crate) struct Checker {
     pub(crate) witnesses: Witnesses,
-    /// The start mark up to which the log has been followed.
+    /// The start mark (the record of a startup) up to which the log has been followed.
     upto: Seq,
-    /// Checksums of the records that a power cut cannot remove, including those that are no longer kept.
+    /// Checksums of the records that a power cut cannot remove, including records of segments that were removed since.
     known: BTreeMap<Seq, u64>,
-    /// Records after `upto` that were known before the node that wrote them ended.
+    /// Records after `upto` that were read and known to be durable before the node that wrote them ended.
     banked: Vec<Kept>,
     /// Which client received which token of which lock.
     tokens: BTreeMap<(Token, lock::Name, lock::Name), lock::Name>,
@@ -42,18 +43,18 @@ pub(crate) struct Checker {
     pub(crate) given: IssuedNumbers,
 }
 
-/// What the crash before a start could remove.
+/// What the crash before a startup may have removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peril {
     pub(crate) policy: Policy,
-    /// Whether there was a power cut since the last start.
+    /// Whether there was a power cut since the previous startup.
     pub(crate) power_cut: bool,
     /// The number up to which the log was synced before the crash.
     pub(crate) synced: Seq,
 }
 
 impl Peril {
-    /// Returns whether everything that depends on this entry must exist.
+    /// Returns whether this entry must have survived the crash.
     pub(crate) fn promises(&self, rests: Seq) -> bool {
         self.policy == Policy::Always || !self.power_cut || rests <= self.synced
     }
@@ -61,15 +62,15 @@ impl Peril {
 
 /// The readable part of the log.
 pub(crate) struct Read {
-    /// The number of the first record of the first segment, if that is not the very first record. That record may have begun
-    /// in a segment that was removed.
+    /// The sequence number with which the first segment begins, or zero if it is the first segment of all. The record
+    /// with that number may have begun in a segment that was removed.
     pub(crate) opening: Seq,
     /// The records that could be read.
     pub(crate) log: Vec<Kept>,
     pub(crate) tail: Result<Tail, PersistError>,
 }
 
-/// Reads the existing log.
+/// Reads the log on the disk.
 pub(crate) fn read(disk: &SimDisk) -> Read {
     let mut read = Read {
         opening: Seq(0),
@@ -132,7 +133,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Notes, before a slot is sealed and segments are removed, that everything up to its mark is durable.
+    /// Records, before a slot is sealed and segments are removed, that everything up to the slot's mark is durable.
     pub(crate) fn bank(&mut self, disk: &SimDisk, mark: Seq) -> Result<(), Violation> {
         let mut log = self.read(disk)?;
         log.retain(|kept| kept.seq <= mark);
@@ -142,14 +143,15 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks the log up to the last start mark: records that were known before are unchanged, or no longer kept.
+    /// Reads the log, and checks that known records are unchanged unless their segment was removed. Returns the records
+    /// after the last start mark.
     fn read(&self, disk: &SimDisk) -> Result<Vec<Kept>, Violation> {
         let Read { opening, log, tail } = read(disk);
         tail.map_err(|error| Violation::new(Promise::Starts, error))?;
         ensure(
             opening == Seq(0) || self.known.contains_key(&opening),
             Promise::Kept,
-            || format!("the log begins with {opening}, and what came before is unknown"),
+            || format!("the log begins with {opening}, which is not a known record"),
         )?;
         let known = self
             .known
@@ -166,7 +168,8 @@ impl Checker {
         Ok(self.banked.iter().cloned().chain(fresh).collect())
     }
 
-    /// Returns what is wrong with the log on which a node cannot start, if anything.
+    /// Checks a log with which a node failed to start. Returns the broken promise that explains the failure, if one was
+    /// found.
     pub(crate) fn explain(
         &mut self,
         disk: &SimDisk,
@@ -182,7 +185,7 @@ impl Checker {
         self.follow(&log, past.as_ref(), &mut Coverage::default())
     }
 
-    /// Returns the newest record of that node that still exists. Newer ones are from starts that were cut short.
+    /// Returns the last record of that node that still exists. Later records belong to startups that were cut short.
     fn survived(&self, past: &Node, log: &[Kept]) -> Seq {
         let its = log.iter().map(|kept| kept.seq);
         its.filter(|seq| *seq <= past.ledger.last())
@@ -216,13 +219,14 @@ impl Checker {
         self.known.contains_key(&seq)
     }
 
-    /// Checks that the machines of the node have the state that the log gives, by digest and field by field.
+    /// Checks that each machine of the node has the state that follows from the log: the same digest, and the same
+    /// fields.
     pub(crate) fn agree(&self, node: &Node) -> Result<(), Violation> {
         each!(witness in &self.witnesses, actor in &node.actors => agrees(witness, actor)?);
         Ok(())
     }
 
-    /// Records every token that an answer contains.
+    /// Records every token in the answers to a call, and checks that no token of a lock was issued to two owners.
     pub(crate) fn note_tokens(&mut self, call: &Call<Locks>) -> Result<(), Violation> {
         use sexton::actors::lock::{Message, Query, Reply};
         let answers = call.answers.as_deref().unwrap_or(&[]);
@@ -243,7 +247,7 @@ impl Checker {
                     | Ask::Query(Query::Place { key, index, owner }),
                     Ok(Reply::Standing(standing)),
                 ) => {
-                    // An answer with only a token does not name its holder.
+                    // In a request with only a token, the owner is empty.
                     let named = !owner.as_bytes().is_empty();
                     if let Some(token) = standing.token.filter(|_| named) {
                         self.note_token((token, key, index), owner)?;
@@ -315,8 +319,9 @@ impl Past<'_> {
         Ok(())
     }
 
-    /// Checks answers whose newest entries are lost although nothing that they depend on is: only changes that pass with the
-    /// process may be lost, every other change in the answer has its entry, and everything that it showed existed.
+    /// Checks answers that showed entries which are now lost, although none of them had to be durable. Only passing
+    /// changes (those that a crash of the process may lose) may be missing; every other change in such an answer has an
+    /// entry, and everything that it showed had happened.
     fn check_torn<R: Reference>(
         &self,
         reference: &R,
@@ -333,7 +338,7 @@ impl Past<'_> {
             coverage.answers_passed_with_the_process += 1;
             for (message, reply) in self::told(call) {
                 ensure(reference.has_seen(reply), Promise::ShownIsKept, || {
-                    format!("{message:?} was answered {reply:?}, of which nothing exists")
+                    format!("{message:?} was answered {reply:?}, which never happened")
                 })?;
                 if !R::changes(reply) || R::may_pass((message, reply), told) {
                     continue;
@@ -368,7 +373,7 @@ impl Past<'_> {
     }
 }
 
-/// Follows the log with one witness, and compares it with what the actor's clients observed.
+/// Follows the log with one witness, and compares it with the observations of the actor's clients.
 fn follow<R: Reference>(
     witness: &mut Witness<R>,
     log: &[Kept],
@@ -391,7 +396,8 @@ fn follow<R: Reference>(
         look,
     )?;
     past.check_torn(&witness.reference, (actor, log), coverage)?;
-    // The entries that such a wait depends on may be lost in a power cut, unless the policy forbids it; or they may be passing.
+    // A power cut may have removed the entries that the answer to a wait depends on, unless the policy forbids it; or
+    // they were passing changes.
     let passes = |wait: &Wait<R>| {
         let answer = wait.answer.as_ref();
         answer.is_some_and(|answer| {
@@ -409,7 +415,7 @@ fn follow<R: Reference>(
     }
 }
 
-/// Returns the commands of a call, with their answers.
+/// Returns the messages of a call without request keys, with their replies.
 fn told<R: Reference>(call: &Call<R>) -> impl Iterator<Item = (&MessageOf<R>, &ReplyOf<R>)> {
     let answers = call.answers.iter().flatten();
     call.asks.iter().zip(answers).filter_map(|told| match told {

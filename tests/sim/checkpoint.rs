@@ -1,7 +1,7 @@
-//! A checkpoint, divided into steps: anything else may happen between two of them.
+//! A checkpoint, divided into steps. Anything else may happen between two of them.
 //!
-//! Follows `actors/checkpoint.rs` and `persist/snapshots/thread.rs`, with the same decisions, slots and hosts, in the same
-//! order. Where the runtime waits for something, a step checks for it, and is repeated until it has happened.
+//! Follows `actors/checkpoint.rs` and `persist/snapshots/thread.rs`: the same decisions, slots and hosts, in the same
+//! order. Where the runtime waits for an event, a step returns `Waiting`, and is repeated until the event has happened.
 
 use crate::each::each;
 use crate::node::Node;
@@ -19,7 +19,7 @@ use sexton::spine::checkpoint::{begin, since, slot_to_write};
 pub(crate) struct Checkpoint {
     writing: Writing,
     slot: SlotId,
-    /// The entry up to which the other slot has the state.
+    /// The entry up to which the other slot contains the state.
     older: Seq,
     before: Manifest,
     manifest: Manifest,
@@ -32,7 +32,7 @@ pub(crate) enum Stage {
     Begin,
     BeginActor(ActorId),
     Copy(ActorId),
-    /// Whether these are the actor's last pages.
+    /// Pages to write, and whether they are the actor's last ones.
     Put(ActorId, Vec<Page>, bool),
     Close,
     Mark,
@@ -42,13 +42,13 @@ pub(crate) enum Stage {
 /// The result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// There are more steps.
+    /// Another step follows.
     Going,
     /// The step could not be done yet.
     Waiting,
-    /// The slot is sealed, and this number of segments was removed.
+    /// The slot is sealed, and this number of segments was removed. The checkpoint is done.
     Sealed(u64),
-    /// An actor's state is spent: this checkpoint is abandoned.
+    /// An actor's machine panicked and has no usable state. The checkpoint is abandoned.
     Interrupted,
 }
 
@@ -74,7 +74,7 @@ impl Checkpoint {
         &self.stage
     }
 
-    /// Does one step.
+    /// Takes one step.
     pub(crate) fn step(&mut self, node: &mut Node, bytes_max: usize) -> Result<Step, PersistError> {
         self.stage = match &self.stage {
             Stage::Begin => {
@@ -145,7 +145,7 @@ impl Checkpoint {
         Ok(Step::Going)
     }
 
-    /// Closes the slot, whatever the result was.
+    /// Ends the checkpoint, whether or not it succeeded: all actors stop copying pages, and the slot is closed.
     pub(crate) fn end(self, node: &mut Node) {
         for actor in node.actors.ids() {
             on_host(node, actor, |host| {

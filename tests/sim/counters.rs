@@ -1,4 +1,4 @@
-//! A second implementation of the rules of counters.
+//! A second implementation of the rules of counters, the actors that exist only in tests.
 
 use crate::actor::Ask;
 use crate::chance::Chance;
@@ -15,11 +15,11 @@ use sexton::spine::delivery::{Answer, Failed};
 use sexton::spine::machine::{Never, Observable as _, Refusal, Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Counters, as described in the text of their module.
+/// Counters, according to the description in their own module.
 #[derive(Clone, Default)]
 pub(crate) struct Counters<const ID: u8> {
     counters: BTreeMap<Slot, Counter>,
-    /// Names on which time no longer acts.
+    /// Names of counters on which time no longer acts, because their tick panicked.
     quarantined: BTreeSet<Slot>,
 }
 
@@ -34,7 +34,7 @@ impl<const ID: u8> Counters<ID> {
         self.counters.get(&name).map_or(0, |counter| counter.value)
     }
 
-    /// Returns one value of each counter that has it.
+    /// Returns this count for each counter whose count is not zero.
     pub(crate) fn counted(&self, count: fn(&Counter) -> u64) -> BTreeMap<Slot, u64> {
         let counters = self.counters.iter();
         let counts = counters.map(|(name, counter)| (*name, count(counter)));
@@ -76,7 +76,7 @@ impl<const ID: u8> Clients<Counters<ID>> for Counting {
     }
 }
 
-/// Returns a message that takes more than one part of a record.
+/// Returns a message whose record needs more than one part.
 pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
     let bytes = 600_000 + chance.index(700_000);
     let label = "y".repeat(bytes);
@@ -129,7 +129,7 @@ impl<const ID: u8> Reference for Counters<ID> {
                     }
                 }
                 counter.label.clone_from(label);
-                // The log contains the random number and the date: they are checked by deciding again.
+                // The random number and the date cannot be computed here. Witnesses check them by deciding again.
                 if let Some(outcome) = outcome {
                     (counter.luck, counter.on) = (outcome.luck, outcome.on);
                 }
@@ -206,7 +206,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         }
     }
 
-    /// Additions and queries are both answered with a value, so that only the caller can tell them apart.
+    /// Additions and queries have the same reply, a value. The caller knows from the request which of the two it is.
     fn changes(reply: &Reply) -> bool {
         matches!(reply, Ok(Some(_)))
     }

@@ -4,12 +4,12 @@ use crate::each;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The minimum number of entries of an actor. With fewer, its clients send hardly any requests.
+/// The minimum number of entries of an actor. With fewer, its clients would send hardly any requests.
 const ENTRIES: u64 = 1_000;
 
 macro_rules! coverage {
     ($($name:ident >= $floor:expr,)*) => {
-        /// How often each thing happened.
+        /// How often each event happened.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Coverage {
             $(pub(crate) $name: u64,)*
@@ -26,8 +26,8 @@ macro_rules! coverage {
                 }
             }
 
-            /// Returns the names of counts that are below the minimum for a campaign of this number of seeds. Minimums are given for
-            /// 2,000 seeds of 1,200 steps.
+            /// Returns the names of counts that are below the minimum for a campaign of this number of seeds. The
+            /// minimums in this file are for 2,000 seeds of 1,200 steps.
             pub(crate) fn below_floor(&self, seeds: u64) -> Vec<String> {
                 let floor = ENTRIES * seeds / 2000;
                 let entries = |actor: &&str| self.entries.get(actor).copied().unwrap_or(0);
@@ -61,20 +61,21 @@ coverage! {
     calls_answered >= 100_000,
     connections_lost >= 1_000,
     grants >= 20_000,
-    // The minimum was 20,000 when there were only locks. Now part of the steps goes to queues and counters, and a campaign
-    // reaches some 19,000.
+    // The minimum was 20,000 when there were only locks. Now part of the steps goes to queues and counters, and a
+    // campaign reaches about 19,000.
     queued >= 10_000,
     renewals >= 20_000,
-    // A campaign reaches some 8,800 since acquires are among the moves of locks, and leases take part of the steps.
+    // A campaign reaches about 8,800: part of the requests are acquires, and part of the steps goes to leases.
     releases >= 8_000,
     expiries >= 10_000,
-    // The minimum was 10,000 then. A promotion needs a contender; a campaign reaches some 4,900 since tasks take part of the steps.
+    // The minimum was 10,000 when there were only locks. A promotion needs a contender. A campaign reaches about 4,900
+    // now that part of the steps goes to tasks.
     promotions >= 4_500,
     drains >= 100,
     owners_gone >= 100,
     fenced >= 20,
     passes_begun >= 1_000,
-    // A campaign reaches some 270 since services take part of the steps.
+    // A campaign reaches about 270 now that part of the steps goes to services.
     passes_whole >= 200,
     passes_broken >= 300,
     passes_waited_for >= 500,
@@ -104,14 +105,14 @@ coverage! {
     touches >= 400,
     deletes >= 3_000,
     jobs_released >= 450,
-    // A campaign reaches some 600 since services take part of the steps.
+    // A campaign reaches about 600 now that part of the steps goes to services.
     burials >= 500,
-    // A campaign reaches some 480 since one queue in seven has a throttle.
+    // A campaign reaches about 480 now that one queue in seven has a throttle.
     failures >= 400,
     kicks >= 700,
     pauses >= 2_000,
     flushes >= 300,
-    // A campaign reaches some 580 since tasks take part of the steps.
+    // A campaign reaches about 580 now that part of the steps goes to tasks.
     departures >= 500,
     claims_ended_with_process >= 100,
     claims_fenced >= 10,
@@ -128,7 +129,7 @@ coverage! {
     processes_launched >= 5_000,
     processes_started >= 3_000,
     processes_registered >= 500,
-    // A campaign reaches some 100 of each since clients also query services.
+    // A campaign reaches about 100 of each now that clients also query services.
     processes_finished >= 70,
     launches_failed >= 200,
     processes_ended >= 1_000,

@@ -1,5 +1,5 @@
-//! A flipped bit on a disk in the state in which a crash left it: it is reported, or cut and counted, or harmless;
-//! it never changes a record, and never causes a panic.
+//! Flips a bit on a copy of the disk as a crash left it. The damage must be reported, or cut off and counted, or
+//! harmless; it must never change a record or cause a panic.
 
 use crate::chance::Chance;
 use crate::check::{Read, read};
@@ -11,7 +11,7 @@ use sexton::persist::PersistError;
 use sexton::persist::format::{SEGMENT_HEADER_BYTES, frame};
 use sexton::persist::journal::{Tail, segment};
 
-/// Flips one bit of a copy and reads it.
+/// Flips one random bit of the log on a copy of the disk, and checks the log that is then read.
 pub(crate) fn check(
     disk: &SimDisk,
     chance: &mut Chance,
@@ -33,7 +33,7 @@ pub(crate) fn check(
     let ordinal = *chance.pick(&ordinals);
     let name = segment::name(ordinal);
     let len = disk.bytes(&name).len() as u64;
-    // Mostly among the used bytes.
+    // Mostly flip a bit that belongs to a record, not to the unused end of the last segment.
     let upto = if ordinal == last && chance.per_mille(700) {
         end
     } else {
@@ -66,7 +66,7 @@ pub(crate) fn check(
         Promise::DamageNamed,
         || format!("{at} was synced, but was cut as if it were unsynced"),
     )?;
-    // After the rest of a record that began in a removed segment, nothing was read.
+    // If reading stops in the rest of a record whose first part was in a removed segment, no record was read at all.
     let read = [Some(after), found.is_empty().then_some(Seq(0))];
     judge(verdict, (&name, offset), read, missing, coverage)
         .map_err(|what| Violation::new(Promise::DamageNamed, format!("{at}: {what}")))
@@ -82,7 +82,7 @@ fn judge(
     match verdict {
         Ok(_) if missing == 0 => Ok(()),
         Ok(tail) => match tail.cut {
-            // A record in parts is cut where it began, possibly in the previous segment.
+            // A record in parts is cut where its first part begins, possibly in the previous segment.
             Some(cut) if cut.bytes > 0 && (cut.file.as_str(), cut.offset) <= (name, flipped) => {
                 coverage.damage_cut += 1;
                 Ok(())
@@ -110,8 +110,8 @@ fn judge(
     }
 }
 
-/// Returns whether a record after the damaged one was written when the damaged one was already synced, according to the bytes
-/// before the damage.
+/// Returns whether the bytes before the damage prove that the damaged record was synced: some later record was written
+/// when it was already synced.
 fn is_proven(bytes: &[u8], flipped: usize) -> bool {
     let mut damaged = None;
     let mut offset = SEGMENT_HEADER_BYTES;

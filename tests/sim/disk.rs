@@ -1,9 +1,10 @@
-//! A disk in memory that loses what a real one may lose.
+//! A disk in memory that loses the data that a real disk may lose.
 //!
-//! It tracks for every page whether it was synced, and for every directory which creations, renames and removals were. A
-//! power cut treats each unsynced page independently (lost, kept, or torn at some byte), and each unsynced change of a
-//! directory (lost or kept): there is no order between them to rely on. A killed process loses nothing that it had written.
-//! The same seed and the same calls give the same bytes. It knows nothing about the content of the files.
+//! It records for every page whether it was synced, and for every directory which creations, renames and removals were
+//! synced. A power cut treats each unsynced page independently (lost, kept, or torn at some byte), and each unsynced
+//! change of a directory (lost or kept). There is no order between them to rely on. A process that is killed loses
+//! nothing that it had written. The same seed and the same calls give the same bytes. The content of the files has no
+//! meaning here.
 
 use crate::chance::Chance;
 use crate::platter::{Change, Fate, Faults, Inode, Loss, Platter, Unsynced, is_below, parent};
@@ -44,17 +45,17 @@ impl SimDisk {
         }
     }
 
-    /// Cuts the power: whatever was not synced may be lost, entirely or in part.
+    /// Cuts the power: all unsynced data may be lost, entirely or in part.
     pub(crate) fn cut_power(&self) -> Loss {
         self.state().cut_power()
     }
 
-    /// Cuts the power, with the given fate of each unsynced page and name.
+    /// Cuts the power. `fate` decides for each unsynced page and name.
     pub(crate) fn cut_power_by(&self, fate: impl FnMut(Unsynced) -> Fate) -> Loss {
         self.state().cut_power_by(fate)
     }
 
-    /// Ends the process, so that another one may use the disk: faults end, written data stays.
+    /// Ends the process, so that another process can use the disk: injected faults end, written data stays.
     pub(crate) fn kill(&self) {
         self.state().revive();
     }
@@ -91,7 +92,7 @@ impl SimDisk {
         self.state().faults.space.is_some()
     }
 
-    /// Makes syncs of files report success without doing anything from now on.
+    /// Makes every later sync of a file report success without doing anything.
     pub(crate) fn lie(&self) {
         self.state().faults.lying = true;
     }

@@ -1,4 +1,4 @@
-//! One value for each actor of the simulated node: the actors of every node, and two counters.
+//! One value for each actor of the simulated node, which are the actors of every node and two counters.
 
 use crate::actor::{Actor, Turn};
 use crate::counter::{CounterMachine, LEFT, RIGHT};
@@ -14,7 +14,7 @@ use sexton::spine::recovery::{Recovering, Replica};
 
 /// An actor with a second implementation of its rules.
 pub(crate) trait Judged: machine::Actor {
-    /// The second implementation.
+    /// The second implementation of its rules.
     type Reference: Reference<Machine = Self> + 'static;
 }
 
@@ -43,7 +43,7 @@ pub(crate) use each;
 pub(crate) type Actors = Each<ActorOf>;
 /// The witnesses of the actors.
 pub(crate) type Witnesses = Each<WitnessOf>;
-/// The machines of the actors, as the log is replayed.
+/// The machines of the actors while the log is replayed.
 pub(crate) type Replicas = Each<ReplicaOf>;
 
 pub(crate) struct ActorOf;
@@ -76,7 +76,7 @@ impl Each<ClientsOf> {
     }
 }
 
-/// Returns each actor with the frequency of its clients' calls, of their waits, and of its turns.
+/// Returns the id of each actor with three weights: of its clients' calls, of their waits, and of its turns.
 pub(crate) fn weights() -> Vec<(ActorId, [u64; 3])> {
     fn of<M: Judged>() -> (ActorId, [u64; 3]) {
         let weights = [
@@ -121,7 +121,7 @@ impl Actors {
         each!(list: replica in replicas => Actor::new(replica.into_parts()))
     }
 
-    /// Performs actions in this world.
+    /// Connects the actors to this world, which performs their actions.
     pub(crate) fn attach(&self, world: &World) {
         let Each {
             supervisor,
@@ -144,7 +144,7 @@ impl Actors {
         turn.expect("some actor is due")
     }
 
-    /// Puts a tell into its actor's mailbox.
+    /// Puts a tell into the mailbox of the actor that it is for.
     pub(crate) fn post_tell(&mut self, tell: &Tell) {
         let posted = each!(actor in &mut self => {
             let is_its = actor.host.actor() == tell.to;
@@ -164,7 +164,7 @@ impl Actors {
         each!(actor in &self => actor.host.actor()).into()
     }
 
-    /// Returns the digests of all actors, none of which may be spent.
+    /// Returns the digests of all actors. No actor may be spent.
     pub(crate) fn digests(&self) -> Vec<Digest> {
         each!(actor in &self => actor.host.digest().expect("it is not spent")).into()
     }

@@ -1,4 +1,4 @@
-//! How a node ends, and how a run ends.
+//! The ways in which a node ends, and the checks at the end of a run.
 
 use crate::actor::Actor;
 use crate::counter::{Counter, SILENCE_MS};
@@ -23,14 +23,14 @@ use sexton::spine::items::Itemized as _;
 use sexton::spine::machine::{Machine as _, Observable as _};
 use std::collections::BTreeMap;
 
-/// The time after which everything lost in transit or refused by an actor has been stated again.
+/// The time after which actors have repeated every message that was lost in transit or refused.
 const PATIENCE_MS: u64 = SILENCE_MS as u64 + 1;
 const DAY_MS: u64 = 24 * 3600 * 1000;
-/// The time within which everything that can be known about processes is known.
+/// The time within which the port has learned the state of every process, in milliseconds.
 const RECONCILED_MS: u64 = 30_000;
-/// The time within which processes that survive SIGKILL are reported as stuck.
+/// The time within which processes that survive SIGKILL are reported as stuck, in milliseconds.
 const STUCK_MS: u64 = 5000;
-/// The number of rounds within which everything must have settled.
+/// The maximum number of rounds in which everything must settle.
 const ROUNDS_MAX: u32 = 10_000;
 
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ impl Run<'_> {
         self.while_down()
     }
 
-    /// Handles the end of the process. Its written data stays, unless the power was cut too.
+    /// Handles the end of the process. Written data stays, unless the power is cut at the same time.
     pub(crate) fn after_death(&mut self) {
         self.down();
         match self.setting.power {
@@ -150,14 +150,14 @@ impl Run<'_> {
         self.coverage.folder_changes_lost += loss.names_lost;
     }
 
-    /// Causes other events before the node is started again.
+    /// Lets time pass, processes change and files be damaged before the node is started again.
     fn while_down(&mut self) -> Result<(), Violation> {
         if self.chance.per_mille(50) {
             self.coverage.days_down += 1;
             self.wall += DAY_MS;
             self.world.processes.pass(DAY_MS, self.wall);
         }
-        // Processes continue meanwhile.
+        // Processes keep running without the node.
         for _ in 0..self.chance.below(6) {
             self.world.processes.mischief(&mut self.chance);
         }
@@ -167,7 +167,7 @@ impl Run<'_> {
         self.while_slots_rest()
     }
 
-    /// Stops cleanly: requests in progress are answered, and the log records the stop.
+    /// Stops the node cleanly: requests in progress are answered, and the log records the stop.
     fn stop(&mut self) -> Result<(), Violation> {
         self.say(|| "clean stop".to_owned());
         if self.setting.checkpoints > 0 {
@@ -193,7 +193,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Ends the run without more faults: everything in progress settles, and stays so over a stop and a start.
+    /// Ends the run without further faults. Everything in progress must settle, and stay settled after another restart.
     pub(crate) fn finish(&mut self) -> Result<(), Violation> {
         self.disk.set_space(None);
         self.disk.kill();
@@ -207,7 +207,7 @@ impl Run<'_> {
         }
         self.settle()?;
         self.check_rest()?;
-        // Everything that may have been lost is stated at the start.
+        // Actors have repeated at startup every message that may have been lost.
         self.check_effects()?;
         self.reconcile(false)?;
         if self.chance.per_mille(500) {
@@ -232,7 +232,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that everything that must be right without a restart is so, once there is space, nothing fails, and some time has passed.
+    /// Checks that everything is put right without a restart, once there is disk space, nothing fails, and some time has
+    /// passed.
     pub(crate) fn come_to_rest(&mut self) -> Result<(), Violation> {
         if let Some(node) = &self.node {
             each!(actor in &node.actors => actor.trap.disarm());
@@ -258,7 +259,7 @@ impl Run<'_> {
         self.check_processes()
     }
 
-    /// What nothing can end is said to be stuck when so much time has passed.
+    /// Checks that processes that survive SIGKILL are reported as stuck within `STUCK_MS`.
     fn check_stuck(&mut self) -> Result<(), Violation> {
         self.let_port_act(STUCK_MS)?;
         if let Some(node) = &self.node {
@@ -268,7 +269,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The port of processes comes to the end of what it waits for; then records say what is so.
+    /// Lets the port finish everything that it waits for, and then compares records, rights and services with the true
+    /// state of the machine. `over` is whether enough time has passed for every killed process to be gone.
     fn reconcile(&mut self, over: bool) -> Result<(), Violation> {
         self.let_port_act(RECONCILED_MS)?;
         let Some(node) = &mut self.node else {
@@ -300,7 +302,7 @@ impl Run<'_> {
             left = node.left_to_do();
             if left.is_empty() {
                 self.settle_last()?;
-                // The check may have found space for which some of them waited.
+                // Checking the disk may have found free space for which some of the work waited.
                 let node = self.node.as_mut();
                 if node.is_none_or(|node| node.left_to_do().is_empty()) {
                     return Ok(());
@@ -339,7 +341,7 @@ impl Run<'_> {
         self.release()?;
         self.look()?;
         if let Some(node) = &mut self.node {
-            // The check may have recorded a step of the wall clock.
+            // Checking the clock may have recorded a step of the wall clock.
             node.hand(&mut self.tap)?;
             node.log
                 .drain()
@@ -348,7 +350,7 @@ impl Run<'_> {
         self.release()
     }
 
-    /// Checks that every call is answered, and that no client waits for something that has already happened.
+    /// Checks that every call is answered, and that no client waits for an event that has already happened.
     fn check_rest(&self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -364,7 +366,7 @@ impl Run<'_> {
         nobody_waits_for_what_is_over(&node.actors.process)
     }
 
-    /// Lets the time pass after which lost or refused requests are stated again.
+    /// Lets the time pass after which lost or refused messages have been repeated.
     fn pass_patience(&mut self) -> Result<(), Violation> {
         for _ in 0..2 {
             self.pass_ms(PATIENCE_MS);
@@ -373,7 +375,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that both counter actors know the other's count, and that every bell was rung.
+    /// Checks that each counter actor has received the other's count, and that every bell was rung.
     fn check_effects(&self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -391,7 +393,7 @@ impl Run<'_> {
     }
 }
 
-/// Checks that every bell was rung, except those whose own tick panicked.
+/// Checks that every bell of the actor was rung, except bells whose tick panicked.
 fn none_silent<const ID: u8>(actor: &Actor<Counters<ID>>) -> Result<(), Violation> {
     let items = actor.host.quarantined().iter();
     let stuck: Vec<u64> = items.filter_map(|report| report.item).collect();
@@ -404,7 +406,7 @@ fn none_silent<const ID: u8>(actor: &Actor<Counters<ID>>) -> Result<(), Violatio
     Ok(())
 }
 
-/// Checks that no client waits for a job of a queue that has one to claim, except clients whose own tick panicked.
+/// Checks that no client waits while one of its queues has a job to claim. Not checked if a tick panicked.
 fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
     if !actor.host.quarantined().is_empty() {
         return Ok(());

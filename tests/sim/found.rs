@@ -1,4 +1,5 @@
-//! Faults that the campaign once found in the journal, each in its shortest form; and a test that the disk itself forgets.
+//! Faults in the journal that the campaign found, each in its shortest form, and a test that the simulated disk loses
+//! unsynced data.
 
 use crate::chance::Chance;
 use crate::disk::SimDisk;
@@ -40,7 +41,7 @@ fn filled(seq: u64, bytes: usize, byte: u8) -> Batch {
     batch
 }
 
-/// Reads the log; returns its sequence numbers, and its end.
+/// Reads the log. Returns its sequence numbers and its end.
 fn read(disk: &SimDisk) -> Result<(Vec<u64>, Tail), PersistError> {
     let mut reader = Reader::open(disk)?;
     let mut seqs = Vec::new();
@@ -117,8 +118,9 @@ fn what_a_killed_process_had_not_synced_is_synced_before_anything_follows_it() {
     disk.kill();
     let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 2, 1000);
-    // What the first process wrote would now be lost, and what the second one wrote kept, although that implies that everything
-    // before it was synced.
+    // Lose all unsynced pages of the first record, and keep those of the second. Both records must survive: a record
+    // implies that everything before it was synced, so the second process must sync the first record when it opens the
+    // log.
     disk.cut_power_by(|unsynced| match unsynced {
         Unsynced::Page(page) if page < 2 => Fate::Lost,
         Unsynced::Name | Unsynced::Page(_) => Fate::Kept,
@@ -132,7 +134,7 @@ fn the_end_of_a_segment_that_failed_to_sync_is_synced_at_the_next_start() {
     let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 1, 3000);
     disk.fail_sync();
-    // The second entry needs the next segment.
+    // The second entry does not fit into this segment.
     assert!(writer.write(&mut batch(2, 3000)).is_err());
     drop(writer);
     disk.kill();
@@ -154,7 +156,8 @@ fn a_record_cut_over_two_segments_is_cut_wherever_that_is_cut_short() {
             let mut writer = open(&disk, LONG).expect("no fault is injected");
             write(&mut writer, 1, 10);
             writer.sync().expect("no fault is injected");
-            // Two parts: the first fits here, the second is in the next segment and never arrives.
+            // The record has two parts. The first part fits here; the second belongs to the next segment and is never
+            // written.
             write(&mut writer, 2, 1_000_000);
             drop(writer);
             disk.cut_power_by(|unsynced| match unsynced {

@@ -1,5 +1,5 @@
-//! Requests of clients about queues: a small world, so that they collide; and a check that no id and no token that they
-//! receive is ever issued again.
+//! Requests of clients about queues, with few names and jobs, so that they often concern the same job. Also checks that
+//! no id and no token that clients receive is ever issued again.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -27,7 +27,7 @@ const REMEMBERED: usize = 12;
 /// Clients of one run.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    /// Ids that clients received, the newest last.
+    /// Ids that clients received, the latest last.
     ids: Vec<u64>,
     /// Claims that clients received, with their holders.
     claims: Vec<(u64, Right)>,
@@ -44,7 +44,7 @@ pub(crate) struct IssuedNumbers {
 }
 
 impl IssuedNumbers {
-    /// Records the answer to a call.
+    /// Records the ids and tokens in the answers to a call, and checks that none was issued before.
     pub(crate) fn note(&mut self, call: &Call<Queues>) -> Result<(), Violation> {
         for answer in call.answers.iter().flatten().flatten() {
             let ids = match answer {
@@ -68,7 +68,8 @@ impl IssuedNumbers {
         Ok(())
     }
 
-    /// Records a claim, including one of a client that waited.
+    /// Records the token of a claim, and checks that it was not issued before. This includes claims by clients that
+    /// waited.
     pub(crate) fn note_claim(&mut self, answer: &Reply) -> Result<(), Violation> {
         let Reply::Claim(claim) = answer else {
             return Ok(());
@@ -158,7 +159,7 @@ fn keep_result(id: u64, by: Right, chance: &mut Chance) -> KeepResult {
 }
 
 impl Jobs {
-    /// Notes processes that have a record, or had one.
+    /// Sets the processes that have a record, or had one, to which claims may be bound.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }
@@ -219,13 +220,14 @@ impl Jobs {
         }
     }
 
-    /// Returns a message about a claim, mostly with the token of the current holder, sometimes with that of a former one or of none.
+    /// Returns a message about a claim. Its token is mostly that of the current holder, and sometimes that of a former
+    /// holder or none.
     fn about_a_claim(&self, chance: &mut Chance) -> Message {
         let (id, by) = match chance.below(8) {
             0 => (self.id(chance), Right::Unclaimed),
             1 => (self.id(chance), Right::Worker(worker(chance))),
             _ if self.claims.is_empty() => (self.id(chance), Right::Unclaimed),
-            // The older a claim is, the more likely it has ended.
+            // Prefer the last three claims: the older a claim is, the more likely it has ended.
             _ => *chance.pick(
                 self.claims
                     .get(self.claims.len().saturating_sub(3)..)
@@ -292,7 +294,7 @@ impl Jobs {
     fn put(&mut self, chance: &mut Chance) -> Put {
         self.bodies += 1;
         let queue = queue(chance);
-        // Few bodies are equal; a long one has a page of its own.
+        // Bodies are mostly different. In a snapshot, a long body has a separate page.
         let body = match chance.below(12) {
             0 => b"the same".to_vec(),
             1 => format!("{} {}", self.bodies, "z".repeat(250)).into_bytes(),
@@ -308,7 +310,7 @@ impl Jobs {
             root: chance.per_mille(150).then(|| root(chance)),
             is_root: chance.per_mille(400),
             tube: chance.per_mille(300),
-            // For a throttle.
+            // Only queues with a throttle use the number of items.
             unique_for_ms: *chance.pick(&[0, 0, 0, 0, 0, 0, 0, 3000]),
             items: if self.bodies.is_multiple_of(3) { 3 } else { 0 },
             ..Put::new(queue, Body::new(body))

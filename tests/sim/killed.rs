@@ -1,4 +1,5 @@
-//! A checkpoint that is cut short in each of its calls to the disk in turn; and what a hundred crashes leave behind.
+//! Kills the process in each disk call of a checkpoint in turn, and limits the disk space that a hundred crashes may
+//! leave in use.
 
 use crate::coverage::Coverage;
 use crate::run::Run;
@@ -6,7 +7,7 @@ use crate::setting::{Kind, Policy, Power, Setting};
 use crate::violation::Violation;
 use sexton::persist::journal::Sizes;
 
-/// Segments so small that several are removed at a time.
+/// Segments are so small that a checkpoint removes several of them at once.
 const SIZES: Sizes = Sizes {
     first_bytes: 2048,
     max_bytes: 2048,
@@ -28,7 +29,8 @@ pub(crate) fn calm(seed: u64, power: Power) -> Setting {
     }
 }
 
-/// Kills a process in the n-th of the calls of its last checkpoint, then lets everything settle. Returns whether it was killed.
+/// Kills the process in disk call number `call` of its last checkpoint, then lets everything settle. Returns whether the
+/// checkpoint made that many calls.
 fn killed_in(
     call: u64,
     checkpoints: u32,
@@ -76,7 +78,8 @@ fn a_checkpoint_that_is_killed_in_any_of_its_calls_takes_nothing_along() {
         met.deaths_sealing_a_slot,
     ];
     assert!(deaths.iter().all(|deaths| *deaths >= 20), "{deaths:?}");
-    // Removed in the wrong order, these would leave a gap if only one of them was removed.
+    // A kill between two removals in the wrong order would leave a gap in the log, so the test needs checkpoints that
+    // remove several segments.
     assert!(met.segments_trimmed_together >= 20);
 }
 
@@ -104,14 +107,14 @@ fn a_hundred_crashes_leave_no_file_behind() {
         bytes.push(left.values().sum::<u64>());
     }
     let most = |of: &[u64]| of.iter().copied().max().unwrap_or_default();
-    // A crash may leave an incomplete slot, and the beginnings of a seal and of a segment: never two of them. The number of
-    // files of a complete slot varies with its content.
+    // A crash may leave an incomplete slot, a partly written seal and a partly written segment, but never two of each.
+    // The number of files of a complete slot varies with its content.
     let (first, second) = (most(&files[..50]), most(&files[50..]));
     // Locks that are bound to processes and have no TTL may accumulate over time.
     assert!(second <= first + 16, "{files:?}");
     let (first, second) = (most(&bytes[..50]), most(&bytes[50..]));
-    // More than a segment, which was enough for locks alone: the size varies with the content of the queues. That no file
-    // is left over is checked exactly below.
+    // Allow half as much again, since the size varies with the content of the queues. `check_files` below checks exactly
+    // that no file is left over.
     assert!(second <= first + first / 2, "{bytes:?}");
     run.check_files()
         .unwrap_or_else(|violation| panic!("{violation}"));

@@ -56,7 +56,7 @@ impl Leases {
     }
 }
 
-/// Returns the item on which a tick acts; `None` if the message is not a tick.
+/// Returns the item on which a tick acts, or `None` if the message is not a tick.
 const fn item(message: &Message) -> Option<Item> {
     match message {
         Message::Lapse { slot } => Some(Item::Lease(*slot)),
@@ -65,7 +65,7 @@ const fn item(message: &Message) -> Option<Item> {
     }
 }
 
-/// Returns the id of the process that an outcome launches, if it launches one.
+/// Returns the id of the process that an outcome launches, or `None` if it launches none.
 fn launched(outcome: &Outcome) -> Option<ProcessId> {
     let Outcome::Changed { steps, .. } = outcome else {
         return None;
@@ -89,7 +89,7 @@ impl Reference for Leases {
     type Clients = LeaseClients;
     type Machine = LeaseMachine;
 
-    /// Returns rules with few leases, so that the limit is reached.
+    /// Returns rules with so few leases that the limit is reached.
     fn rules() -> Rules {
         Rules { leases_max: 3 }
     }
@@ -215,14 +215,14 @@ impl Reference for Leases {
 /// Clients of one run.
 pub(crate) struct LeaseClients {
     names: Vec<Name>,
-    /// Tokens of passes and positions that were shown, the newest last.
+    /// Tokens of passes and of positions in line that clients received, the latest last.
     tokens: Vec<Token>,
     /// Processes to which a pass may be bound.
     processes: Vec<ProcessId>,
 }
 
 impl LeaseClients {
-    /// Notes processes that have a record, or had one.
+    /// Sets the processes that have a record, or had one, to which passes may be bound.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }

@@ -41,7 +41,8 @@ impl Locks {
         Some(Standing { place, token })
     }
 
-    /// Returns the slot of an entry that exists, or existed until it ended.
+    /// Returns the slot of the entry that a request is about, before the request is applied. Returns `None` if there is
+    /// no such entry.
     fn slot(&self, message: &Message) -> Option<Slot> {
         let (Message::Request {
             key, index, owner, ..
@@ -66,7 +67,8 @@ impl Locks {
         found.map(|(_, it)| it.slot)
     }
 
-    /// Returns the entries that no longer exist, by slot, each with the new owner of its lock if it was the owner.
+    /// Returns the entries that no longer exist, by slot. If such an entry owned its lock, the lock's new owner is given
+    /// too.
     fn gone(&self, after: &Model) -> Vec<Removal> {
         let is_there = |slot: Slot| after.entries.iter().any(|it| it.slot == slot);
         let entries = self.model.entries.iter();
@@ -83,7 +85,7 @@ impl Locks {
         gone
     }
 
-    /// Returns the outcome of a message, and the model after it.
+    /// Returns the model after a message, and the reply to it.
     fn follow(&self, stamp: Stamp, message: &Message) -> Result<(Model, Option<Reply>), String> {
         let mut after = self.model.clone();
         let first = after.next_due(stamp.at).map(|it| it.slot);

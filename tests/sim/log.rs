@@ -1,7 +1,8 @@
-//! The journal thread, divided into steps: hand over, write, sync, report how far answers may be released.
+//! The journal thread, divided into steps: hand over a batch, write it, sync it, and report up to which entry answers may
+//! be released.
 //!
-//! Follows `persist/journal/thread.rs` with the same writer, but each of its moves is a separate step, so that a crash may
-//! fall between any two.
+//! Follows `persist/journal/thread.rs` with the same writer. Each of the thread's actions is a separate step here, so
+//! that a crash may happen between any two.
 
 use crate::disk::SimDisk;
 use crate::setting::{Policy, Setting};
@@ -12,16 +13,16 @@ use sexton::persist::journal::{InlineFiller, Room, Tail, Writer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The journal as a node has it.
+/// The journal of a node.
 pub(crate) struct Log {
     writer: Writer,
     policy: Policy,
     handed: VecDeque<Batch>,
     /// Whether something was written that must be synced before anything else is written.
     syncing: bool,
-    /// The number up to which answers may be released.
+    /// The sequence number up to which answers may be released.
     pub(crate) released: Seq,
-    /// The number up to which a power cut removes nothing.
+    /// The sequence number up to which a power cut removes nothing.
     pub(crate) synced: Seq,
 }
 
@@ -54,7 +55,8 @@ impl Log {
         }
     }
 
-    /// Writes the batch that was handed over, in one write, unless the last one is still being synced.
+    /// Writes all batches that were handed over, in one write. Does nothing while the previous write still has to be
+    /// synced.
     pub(crate) fn write(&mut self) -> Result<(), PersistError> {
         if self.syncing {
             return Ok(());
@@ -74,7 +76,7 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs what must be synced.
+    /// Syncs the previous write, if its answers wait for that.
     pub(crate) fn sync(&mut self) -> Result<(), PersistError> {
         if self.syncing {
             self.writer.sync()?;
@@ -85,7 +87,7 @@ impl Log {
         Ok(())
     }
 
-    /// Handles the end of the sync interval.
+    /// Handles the end of the sync interval: syncs what was written, if the policy is to sync at intervals.
     pub(crate) fn interval(&mut self) -> Result<(), PersistError> {
         if self.policy == Policy::Interval && !self.syncing && self.writer.is_dirty() {
             self.writer.sync()?;
@@ -94,14 +96,14 @@ impl Log {
         Ok(())
     }
 
-    /// Does everything that is left, in order.
+    /// Writes and syncs everything that was handed over, in order.
     pub(crate) fn drain(&mut self) -> Result<(), PersistError> {
         self.sync()?;
         self.write()?;
         self.sync()
     }
 
-    /// Makes the last sync of a clean stop.
+    /// Writes and syncs everything for a clean stop.
     pub(crate) fn close(&mut self) -> Result<(), PersistError> {
         self.drain()?;
         self.writer.sync()?;
@@ -109,7 +111,7 @@ impl Log {
         Ok(())
     }
 
-    /// Checks the free space of the disk.
+    /// Prepares the next segments, and returns how much room there is for the batches that were handed over.
     pub(crate) fn look(&mut self) -> Room {
         self.writer.refill();
         let waiting = self.handed.iter().map(|batch| batch.len() as u64).sum();

@@ -1,18 +1,18 @@
-//! The deterministic simulation: one seed is one run of the whole node in one thread, with every fault that may happen,
-//! checked against the promises. `docs/testing.md` describes how to read and rerun a seed that failed.
+//! The deterministic simulation: one seed is one run of the whole node in one thread, with every kind of fault, checked
+//! against the promises. `docs/testing.md` describes how to read and rerun a seed that failed.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `setting.rs` `workload.rs` `jobs.rs` `chance.rs` | the parameters of a seed, the requests of clients |
-//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, divided into steps, on a disk that forgets |
-//! | `world.rs` | the external world in which counters act |
+//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, divided into steps, on a disk that loses unsynced data |
+//! | `world.rs` | the external world on which counters act |
 //! | `checkpoint.rs` `store.rs` | a checkpoint, divided into steps, and the store of slots |
-//! | `run.rs` `taking.rs` `endings.rs` | the steps of a run, those of checkpoints, how a node ends, how a run ends |
+//! | `run.rs` `taking.rs` `endings.rs` | the steps of a run and of its checkpoints, the ends of nodes and of the run |
 //! | `reference.rs` `locks.rs` `leases.rs` `counters.rs` `supervisor.rs` `queues/` `processes/` `dispatch/` | a second implementation of the rules: the models of the library's tests, and counters; for processes also the machine that they run on |
 //! | `tap.rs` `witness.rs` `check.rs` `damage.rs` `snapshots.rs` | the checkers |
 //! | `coverage.rs` `violation.rs` | counts of what happened, and the broken promise |
-//! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its calls |
-//! | `planted.rs` `planted_claims.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and faults that were once found |
+//! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its disk calls |
+//! | `planted.rs` `planted_claims.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and faults that the campaign found |
 
 mod actor;
 mod campaign;

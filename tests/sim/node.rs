@@ -1,7 +1,7 @@
 //! The whole node in one thread: its actors around one ledger and one journal.
 //!
-//! Does what the runtime does, in the same order, but only on request: each method is one step, and a crash may fall
-//! between any two. Panics are supervised here, too. Planted faults are wired in here, never in `src/`.
+//! Does the same as the runtime, in the same order, but only on request: each method is one step, and a crash may happen
+//! between any two. It also supervises panics. Planted faults are added here, never in `src/`.
 
 use crate::actor::{Actor, Turn};
 use crate::chance::Chance as Seeded;
@@ -35,14 +35,14 @@ use sexton::spine::supervision::{Panicked, Verdict};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Why a node cannot continue.
+/// The reason why a node cannot continue.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// The journal failed.
     Journal(PersistError),
     /// The log could not be replayed.
     Replay(RecoveryError),
-    /// A promise was broken during a start.
+    /// A promise was broken during startup.
     Broken(Violation),
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Node {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) found: StartFindings,
     pub(crate) slots: Slots,
-    /// The entry up to which each sealed slot has the state.
+    /// The entry up to which each sealed slot contains the state.
     pub(crate) sealed: BySlot<Option<Seq>>,
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Whether a checkpoint is in progress, or was when the process ended.
@@ -87,12 +87,13 @@ pub(crate) struct Node {
     stores: Arc<SimStores>,
     disk: SimDisk,
     tells: VecDeque<Tell>,
-    /// What the log had room for when entries behind these were decided: what they say since the last batch, and before.
+    /// The free space of the disk before entries were decided: each item has the last entry before a change of the space,
+    /// and the space after it. The first item is from before the current batch.
     rooms: Vec<(Seq, Room)>,
     pub(crate) world: World,
 }
 
-/// The answered calls of each actor.
+/// The indexes of the calls of each actor that were just answered.
 pub(crate) type Answered = Each<CallsOf>;
 
 pub(crate) struct CallsOf;
@@ -101,22 +102,22 @@ impl Family for CallsOf {
     type Of<M: Judged> = Vec<usize>;
 }
 
-/// What a start found.
+/// What the node found on the disk at startup.
 #[derive(Clone, Debug)]
 pub(crate) struct StartFindings {
     pub(crate) tail: Tail,
-    /// Whether it began with a snapshot.
+    /// Whether recovery began from a snapshot.
     pub(crate) from_snapshot: bool,
-    /// What is wrong with the snapshots, as text.
+    /// What is wrong with the snapshots, each as text.
     pub(crate) mended: Vec<String>,
-    /// Newest entry and digest of each actor.
+    /// The last entry and the digest of each actor.
     pub(crate) digests: Vec<(Seq, Digest)>,
-    /// The number of the start mark.
+    /// The sequence number of the start mark.
     pub(crate) start: Seq,
 }
 
 impl Node {
-    /// Recovers the content of the disk, and records the start.
+    /// Recovers from the disk, and records the startup in the log.
     pub(crate) fn start(
         disk: &SimDisk,
         setting: &Setting,
@@ -194,7 +195,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Passes on the Supervisor's verdicts.
+    /// Restarts the actors for which the Supervisor's verdict has arrived.
     pub(crate) fn pass_verdicts(&mut self) {
         for (id, verdict) in self.world.take_verdicts() {
             assert_eq!(verdict, Verdict::Restart, "its rules never halt");
@@ -202,7 +203,7 @@ impl Node {
         }
     }
 
-    /// Handles the result of a turn.
+    /// Handles the result of an actor's turn: collects its tells, and reports a panic to the Supervisor.
     pub(crate) fn came(&mut self, id: ActorId, turn: Turn, coverage: &mut Coverage) {
         if matches!(turn, Turn::Idle) {
             return;
@@ -241,7 +242,8 @@ impl Node {
         }
         let turn = self.actors.turn(id, &mut self.ledger);
         self.ledger.set_room(room);
-        // With the fault, requests that `resume` stated stay in the host until the first message after the start.
+        // With the planted fault, requests that `resume` repeated at startup stay in the host until the first message
+        // after it.
         if self.plant != Some(Plant::ResumeNotDrained) || is_driven {
             self.came(id, turn, coverage);
         }
@@ -260,8 +262,8 @@ impl Node {
         }
     }
 
-    /// Rebuilds a spent actor, once the log is reliable up to there. Other actors continue before and meanwhile, and so does
-    /// a checkpoint: the slot that it writes has no seal, and is not read.
+    /// Rebuilds a spent actor once the log is durable up to its last entry. Other actors and a checkpoint in progress
+    /// continue: the slot that the checkpoint writes has no seal, so the rebuild does not read it.
     pub(crate) fn rebuild(&mut self, coverage: &mut Coverage) -> Result<(), Stopped> {
         let files = (&self.disk, &self.slots, &mut self.ledger);
         let (disk, slots, ledger) = files;
@@ -292,14 +294,14 @@ impl Node {
         self.checkpoint = Some(checkpoint);
         match &step {
             Ok(Step::Going | Step::Waiting) => {}
-            // No process is left to clean up.
+            // The process is dead: it cannot clean up.
             Err(_) if self.disk.is_dead() => {}
             Ok(Step::Sealed(_) | Step::Interrupted) | Err(_) => self.give_up(),
         }
         step
     }
 
-    /// Abandons the checkpoint in progress, and the slot, unless it is sealed.
+    /// Abandons the checkpoint in progress. Its slot is unusable unless it is sealed.
     fn give_up(&mut self) {
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.end(self);
@@ -312,14 +314,14 @@ impl Node {
         planted_slots::disk(self.plant, &self.disk)
     }
 
-    /// Checks that no store was opened that was not in the state in which its last owner left it.
+    /// Checks that every store that was opened was in the state in which a node had closed it.
     pub(crate) fn check_stores(&self) -> Result<(), Violation> {
         ensure(self.stores.spoiled() == 0, Promise::Sealed, || {
             "a store was opened whose files had changed".to_owned()
         })
     }
 
-    /// Collects the tells that an actor sends, and the refusals that it owes to senders.
+    /// Collects the tells (messages to other actors) that an actor sends, and notifies the senders of tells that it refused.
     fn gather_tells(&mut self, id: ActorId) {
         let now = self.ledger.now();
         let mut refused = Vec::new();
@@ -340,14 +342,14 @@ impl Node {
         });
     }
 
-    /// Delivers one tell to its actor's mailbox. Returns whether there was one.
+    /// Delivers the next tell to its actor's mailbox. Returns whether there was one.
     pub(crate) fn route(&mut self) -> Result<bool, Violation> {
         let Some(tell) = self.tells.pop_front() else {
             return Ok(false);
         };
         let processes = &self.actors.process.host;
         self.world.processes.check_gone(processes, &tell)?;
-        // Only counters: an actor that waits for a verdict on its panic would do so forever.
+        // Lose only tells of counters. If a report of a panic were lost, its actor would wait for the verdict forever.
         let is_told = tell.from == ActorId(LEFT) && tell.to != ActorId::SUPERVISOR;
         let is_lost = self.plant == Some(Plant::TellLost) && is_told;
         if planted::is_swallowed(self.plant, &tell) {
@@ -361,7 +363,8 @@ impl Node {
         Ok(true)
     }
 
-    /// Delivers one completion to its actor's mailbox; some get lost. Returns whether there was one.
+    /// Delivers the next completion of a bell to its actor's mailbox, or loses it by chance. Returns whether there was
+    /// one.
     pub(crate) fn complete(&mut self, lossy: Option<&mut Seeded>) -> bool {
         let Some(tell) = self.world.report(lossy) else {
             return false;
@@ -370,7 +373,7 @@ impl Node {
         true
     }
 
-    /// Delivers one report of the port of processes to its actor's mailbox. Returns whether there was one.
+    /// Delivers the next report of the port of processes to its actor's mailbox. Returns whether there was one.
     pub(crate) fn report(&mut self, chance: Option<&mut Seeded>) -> bool {
         let Some(tell) = self.world.processes.report(chance) else {
             return false;
@@ -379,7 +382,7 @@ impl Node {
         true
     }
 
-    /// Hands the collected batch to the journal.
+    /// Hands the current batch to the journal.
     pub(crate) fn hand(&mut self, tap: &mut Tap) -> Result<(), Violation> {
         let batch = self.ledger.take_batch();
         tap.pass(&batch)?;
@@ -391,7 +394,7 @@ impl Node {
         Ok(())
     }
 
-    /// Releases answers that depend on nothing that still has to be synced.
+    /// Releases answers whose entries are durable. Returns the calls that were answered.
     pub(crate) fn release(&mut self) -> Answered {
         let upto = if self.plant == Some(Plant::ReplyBeforeSync) {
             self.ledger.last()
@@ -412,7 +415,7 @@ impl Node {
         answered
     }
 
-    /// Checks the disk and the wall clock.
+    /// Checks the free space of the disk and the wall clock for changes, and records them.
     pub(crate) fn look(&mut self) {
         let room = self.log.look();
         if room != self.ledger.room() {
@@ -428,7 +431,7 @@ impl Node {
         }
     }
 
-    /// Returns the work that is left, apart from the passing of time.
+    /// Returns the kinds of work that can be done without time passing.
     pub(crate) fn left_to_do(&mut self) -> Vec<&'static str> {
         let now = self.ledger.both();
         let waiting = each!(actor in &self.actors => actor.is_waiting(now)).contains(&true);
@@ -447,13 +450,13 @@ impl Node {
     }
 }
 
-/// Returns the wall clock minus node time after a start.
+/// Returns the wall clock minus node time after startup, in milliseconds.
 fn offset(wall: Timestamp, floor: Timestamp) -> i64 {
     let behind = floor.0.saturating_sub(wall.0);
     -i64::try_from(behind).expect("clocks are a few days apart")
 }
 
-/// Recovers, and checks that a start does not change any byte that it reads.
+/// Recovers, and checks that recovery changes no byte on the disk.
 fn recover_only_reading(
     disk: &SimDisk,
     slots: &Slots,
@@ -467,7 +470,8 @@ fn recover_only_reading(
     Ok(past)
 }
 
-/// Rebuilds an actor if that is due. If so, returns whether it began with a snapshot, and the result.
+/// Rebuilds an actor if it is spent and the log is durable up to its last entry. Returns whether the rebuild began from a
+/// snapshot, and the result of the turn; `None` if there was nothing to rebuild.
 fn rebuild<R: Reference>(
     (disk, slots, ledger): (&SimDisk, &Slots, &mut Ledger),
     actor: &mut Actor<R>,

@@ -1,6 +1,7 @@
-//! Faults planted in the simulation's wiring, one for each promise, and the tests that show that each is caught.
+//! Faults planted in the simulation's own wiring, one for each promise, and the tests that show that each of them is
+//! caught.
 //!
-//! This code is only reached with a planted fault: a run of the campaign has none.
+//! This code only runs with a planted fault: a run of the campaign has none.
 
 use crate::disk::SimDisk;
 use crate::dispatch::{as_if_live, forger};
@@ -24,7 +25,7 @@ use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Actor, Keeping, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 
-/// Makes a start forget part of the log's end.
+/// Changes what recovery found at the end of the log, as if part of it had been forgotten.
 pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
     match plant {
         Some(Plant::TokenTwice) => tail.reserved = Seq(0),
@@ -33,7 +34,7 @@ pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
     }
 }
 
-/// Does what a node with a planted fault does wrong after its start.
+/// Plants the faults that are set after startup.
 pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     node.actors.queue.deaf = plant == Some(Plant::WaiterForgotten);
     if plant == Some(Plant::CancelledRunsOn) {
@@ -53,7 +54,7 @@ pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     }
 }
 
-/// Returns the number up to which answers of queues are released early: with the fault, that of the newest entry.
+/// Returns the entry up to which answers of queues are released early: with the fault, the last one; otherwise none.
 pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     if plant == Some(Plant::QueueAnswersEarly) {
         last
@@ -62,7 +63,7 @@ pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
     }
 }
 
-/// Returns whether a tell gets lost, which no restart repairs.
+/// Returns whether a tell (a message between actors) gets lost. Such tells are lost each time they are sent, even after a restart.
 pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     let is_gone = || {
         let told = rmp_serde::from_slice(&tell.message);
@@ -84,7 +85,7 @@ pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     }
 }
 
-/// Returns a false message to send in addition to the true ones.
+/// Returns a false message to send in addition to this tell, or `None`.
 pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
     let told = rmp_serde::from_slice(&tell.message);
     let (Some(Plant::FenceIsGone), ActorId::PROCESS, Ok(ToProcesses::Fence(process))) =
@@ -124,7 +125,7 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
     })
 }
 
-/// Changes what a start records about itself.
+/// Changes what the startup mark records.
 pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start, Batch) {
     let is_of_marks = matches!(
         plant,
@@ -163,7 +164,7 @@ pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start,
     (start, batch)
 }
 
-/// Returns the records of a batch, each rewritten or left out.
+/// Returns a batch with each record rewritten, or left out if `anew` returns `None`.
 pub(crate) fn rewritten(
     batch: &Batch,
     anew: impl Fn(&FrameHeader, &[u8]) -> Option<Vec<u8>>,
@@ -226,7 +227,7 @@ fn is_job_tick(header: &FrameHeader, payload: &[u8]) -> bool {
     matches!(entry, Some((queue::Message::Expire { .. }, _)))
 }
 
-/// Recovers in a wrong way: decides and commits a message that once panicked.
+/// Recovers in a wrong way: decides and commits messages that panicked before.
 pub(crate) fn recover_with_poison(
     disk: &SimDisk,
     replicas: &mut Replicas,
@@ -292,7 +293,7 @@ fn stamp(record: &Record<'_>) -> Stamp {
     }
 }
 
-/// Runs seeds with a planted fault until a checker reports it; it must report one of the promises in the list.
+/// Runs seeds with a planted fault until a checker reports a violation, which must be of one of these promises.
 pub(crate) fn caught(plant: Plant, promises: &[Promise], seeds: u64) {
     let (seed, violation) = violations(plant, seeds)
         .next()
@@ -303,7 +304,8 @@ pub(crate) fn caught(plant: Plant, promises: &[Promise], seeds: u64) {
     );
 }
 
-/// Runs seeds with a planted fault until this promise is reported as broken; before it, only those of `others` may be.
+/// Runs seeds with a planted fault until this promise is reported as broken. Earlier seeds may only report a promise in
+/// `others`.
 pub(crate) fn caught_as(plant: Plant, promise: Promise, others: &[Promise], seeds: u64) {
     for (seed, violation) in violations(plant, seeds) {
         if violation.promise == promise {
@@ -341,7 +343,8 @@ fn a_reply_that_leaves_before_its_sync_is_caught() {
 
 #[test]
 fn a_read_that_shows_what_is_not_yet_durable_is_caught() {
-    // The change that the read showed is not in the surviving log: either checker may report first.
+    // The change that the read showed is not in the log that survived. The check of reads or that of replies may report
+    // it first.
     caught(
         Plant::ReadBeforeSync,
         &[Promise::ShownIsKept, Promise::RepliesRight],
@@ -351,15 +354,15 @@ fn a_read_that_shows_what_is_not_yet_durable_is_caught() {
 
 #[test]
 fn a_token_given_twice_is_caught() {
-    // A log in which numbers decrease ends there for its reader: the missing rest may be reported first, or an answer of it may
-    // be found wrong.
+    // For a reader, the log ends where sequence numbers decrease. The missing records, or a wrong answer that depends on
+    // them, may be reported first.
     let others = [Promise::Kept, Promise::RepliesRight];
     caught_as(Plant::TokenTwice, Promise::GivenOnce, &others, 40);
 }
 
 #[test]
 fn a_tick_that_is_not_journaled_is_caught() {
-    // An answer that depends on the missing record is never released, so the missing wake-up may be found first.
+    // Answers that depend on the missing record are never released, so a client that is never woken may be found first.
     caught(
         Plant::TickNotJournaled,
         &[
@@ -375,7 +378,7 @@ fn a_tick_that_is_not_journaled_is_caught() {
 
 #[test]
 fn a_poisoned_message_that_is_applied_on_replay_is_caught() {
-    // The poisoned message may also prevent a later one.
+    // The poisoned message may also make a later one fail.
     caught(
         Plant::PoisonApplied,
         &[Promise::SameState, Promise::Starts],
@@ -432,6 +435,6 @@ fn a_waiter_that_is_forgotten_is_caught() {
 
 #[test]
 fn a_number_of_a_job_that_is_given_twice_is_caught() {
-    // Numbers of entries stay unique: only job ids are affected.
+    // Only job ids are issued again: entries keep their unique sequence numbers.
     caught(Plant::NothingPassedOver, &[Promise::GivenOnce], 60);
 }

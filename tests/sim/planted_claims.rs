@@ -1,4 +1,4 @@
-//! Faults planted in claims of jobs, and the tests that show that each is caught.
+//! Faults planted in claims of jobs, and the tests that show that each of them is caught.
 
 use crate::actor::Actor;
 use crate::each::Replicas;
@@ -12,7 +12,8 @@ use sexton::persist::format::{Batch, Kind};
 use sexton::spine::machine::{Machine as _, Observable as _};
 use sexton::spine::recovery::EntryOf;
 
-/// Returns a former holder's delete of a job as the current holder would send it, or any client if the job has no holder.
+/// Returns a former holder's deletion of a job, changed to come from the current holder, or from no holder if the job has
+/// none. Returns `None` for other messages.
 pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Message> {
     let Message::Delete {
         id,
@@ -31,7 +32,8 @@ pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Me
     Some(Message::Delete { id: *id, by })
 }
 
-/// Returns the touch that a worker would send, in place of the cancellation of its job, so that the worker is told to continue.
+/// Returns a touch by the holder of a job in place of the job's cancellation, so that the worker continues. Returns
+/// `None` for other messages.
 pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option<Message> {
     let Message::Cancel { id, .. } = message else {
         return None;
@@ -46,7 +48,8 @@ pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option
     })
 }
 
-/// Returns the log of a machine that confused the two: it has the message that was sent, and the outcome of the other.
+/// Returns the batch with swapped messages undone: each entry has the message that was sent, and the outcome of its
+/// replacement.
 pub(crate) fn as_asked<R: Reference>(actor: &Actor<R>, batch: Batch) -> Batch {
     if actor.swapped.is_empty() {
         return batch;
@@ -67,14 +70,14 @@ pub(crate) fn as_asked<R: Reference>(actor: &Actor<R>, batch: Batch) -> Batch {
     })
 }
 
-/// Recovers with rules without throttles, so that no claim before the start closes its queue.
+/// Plants rules without throttles before recovery, so that claims in the log do not delay later claims.
 pub(crate) fn recover(plant: Option<Plant>, replicas: &mut Replicas) {
     if plant == Some(Plant::ThrottleForgotten) {
         replicas.queue.set_rules(without_throttles(Queues::rules()));
     }
 }
 
-/// Restores the right rules after the recovery.
+/// Restores the right rules after recovery.
 pub(crate) fn recovered(plant: Option<Plant>, replicas: &mut Replicas) {
     if plant == Some(Plant::ThrottleForgotten) {
         replicas.queue.set_rules(Queues::rules());
@@ -88,8 +91,8 @@ fn a_job_that_is_acked_by_a_stale_claim_is_caught() {
 
 #[test]
 fn a_cancelled_job_that_runs_on_is_caught() {
-    // Deciding the cancellation again has another outcome. Before that, its worker may have been told to continue, or the client
-    // may have been answered about a cancellation that a crash leaves without an entry.
+    // A second machine decides differently about the cancellation. Before that is found, the worker may have been
+    // answered as if it should continue, or a crash may have lost the cancellation although the client was answered.
     let others = [Promise::EntriesRight, Promise::Kept];
     caught_as(Plant::CancelledRunsOn, Promise::DecidedAgain, &others, 200);
 }

@@ -1,4 +1,4 @@
-//! Faults planted between cause and effect, and the tests that show that each is caught.
+//! Faults planted between a change and its effect, and the tests that show that each of them is caught.
 
 use crate::actor::Ask;
 use crate::counter::{CounterMessage, LEFT, RIGHT, STRIDE};
@@ -43,7 +43,8 @@ fn a_tell_that_is_lost_without_a_restart_is_caught() {
     caught(Plant::TellLost, &[Promise::Told], 40);
 }
 
-/// Returns a run in which one counter has passed a stride and its bell was rung; its tell is in transit.
+/// Returns a run in which one counter has passed a stride and its bell was rung. Its tell to the other actor is in
+/// transit.
 fn told(setting: &Setting) -> Result<Run<'_>, Violation> {
     let mut run = Run::new(setting, false);
     run.start()?;
@@ -52,7 +53,7 @@ fn told(setting: &Setting) -> Result<Run<'_>, Violation> {
     if let Some(node) = &mut run.node {
         node.actors.left.post(vec![Ask::Message(addition)]);
     }
-    // Requested, and rung.
+    // The first turn requests the bell, and the second handles its completion.
     for _ in 0..2 {
         turn(&mut run, LEFT)?;
         run.world.ring_all()?;
@@ -79,7 +80,7 @@ fn planted(plant: Option<Plant>) -> Setting {
     }
 }
 
-/// Lets the other actor refuse the tell because the disk is full. Then there is space again, without a restart.
+/// Lets the other actor refuse the tell because the disk is full. Afterwards there is space again, without a restart.
 fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     let setting = planted(plant);
     let mut run = told(&setting)?;
@@ -95,7 +96,7 @@ fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     run.come_to_rest()
 }
 
-/// Kills the process before the other actor has received the tell. From then on only a start makes this actor act.
+/// Kills the process before the other actor has received the tell. Afterwards only a startup makes the sender repeat it.
 fn killed_before_it_told(plant: Option<Plant>) -> Result<(), Violation> {
     let setting = planted(plant);
     let mut run = told(&setting)?;
@@ -103,7 +104,7 @@ fn killed_before_it_told(plant: Option<Plant>) -> Result<(), Violation> {
     run.finish()
 }
 
-/// Runs the scene with and without the fault: it passes without it, and is caught with it.
+/// Checks that the scene passes without the fault, and is caught with it.
 fn only_caught_with(plant: Plant, scene: fn(Option<Plant>) -> Result<(), Violation>) {
     scene(None).unwrap_or_else(|violation| panic!("without the planted fault: {violation}"));
     let caught = scene(Some(plant)).err();
@@ -123,7 +124,7 @@ fn obligations_that_a_start_does_not_let_out_are_caught() {
 
 type Count = fn(&Coverage) -> u64;
 
-/// Plants a panic in this function of the contract, and makes the node call it. Returns how often it happened.
+/// Plants a panic at this stage, and makes the node call it. Returns the number of panics.
 fn panics(stage: Stage, count: Count) -> Result<u64, Violation> {
     let setting = planted(None);
     let mut run = told(&setting)?;
@@ -188,7 +189,7 @@ fn a_decision_by_other_chance_is_caught() {
 
 #[test]
 fn a_decision_by_another_wall_clock_is_caught() {
-    // A date in an entry reveals the fault, too.
+    // A wrong date in an entry may be found first.
     let sooner = [Promise::EntriesRight];
     caught_as(Plant::OtherWall, Promise::DecidedAgain, &sooner, 20);
 }

@@ -1,6 +1,6 @@
-//! Faults planted in the way checkpoints are taken, and the tests that show that each is caught.
+//! Faults planted in checkpoints, and the tests that show that each of them is caught.
 //!
-//! This code is only reached with a planted fault: a run of the campaign has none.
+//! This code only runs with a planted fault: a run of the campaign has none.
 
 use crate::disk::SimDisk;
 use crate::node::Node;
@@ -15,7 +15,7 @@ use sexton::spine::ledger::Ledger;
 use std::io;
 use std::sync::Arc;
 
-/// Returns the disk that snapshots are written to.
+/// Returns the disk to which snapshots are written.
 pub(crate) fn disk(plant: Option<Plant>, disk: &SimDisk) -> Arc<dyn Disk> {
     match plant {
         Some(plant @ (Plant::SealBeforeSync | Plant::SealKept)) => Arc::new(Careless {
@@ -26,7 +26,7 @@ pub(crate) fn disk(plant: Option<Plant>, disk: &SimDisk) -> Arc<dyn Disk> {
     }
 }
 
-/// Returns the entry since which changed pages are copied: with the fault, the newest one.
+/// Returns the entry since which changed pages are copied: with the fault, the last one.
 pub(crate) fn since(plant: Option<Plant>, since: Seq, ledger: &Ledger) -> Seq {
     match plant {
         Some(Plant::LeftOut) if since > Seq(0) => ledger.last(),
@@ -34,7 +34,7 @@ pub(crate) fn since(plant: Option<Plant>, since: Seq, ledger: &Ledger) -> Seq {
     }
 }
 
-/// Returns the entry up to which the older slot is taken to have the state.
+/// Returns the entry up to which the older slot is believed to contain the state: with the fault, the whole log.
 pub(crate) fn older(plant: Option<Plant>, older: Seq) -> Seq {
     match plant {
         Some(Plant::TrimToNewer) => Seq(u64::MAX),
@@ -42,12 +42,12 @@ pub(crate) fn older(plant: Option<Plant>, older: Seq) -> Seq {
     }
 }
 
-/// Removes the segments that the slot being written does not need, although that slot is not sealed yet.
+/// Removes the segments that are not needed with the slot being written, although that slot is not sealed yet.
 pub(crate) fn trim(node: &Node, begun: Seq) -> Result<Trimmed, PersistError> {
     retention::trim(node.snapshots_disk().as_ref(), begun)
 }
 
-/// A disk for snapshots that omits something.
+/// A disk for snapshots that omits some of its calls.
 struct Careless {
     disk: SimDisk,
     plant: Plant,
@@ -103,7 +103,8 @@ impl Disk for Careless {
 
 #[test]
 fn a_trim_before_the_seal_is_caught() {
-    // The removed segments were still needed, or neither slot reaches as far back: any of these may be reported first.
+    // The removed segments were still needed, and neither slot contains their changes. A failed startup, a failed check
+    // of a single slot, or lost data may be reported first.
     caught(
         Plant::TrimBeforeSeal,
         &[Promise::Starts, Promise::Spare, Promise::Kept],
@@ -113,7 +114,8 @@ fn a_trim_before_the_seal_is_caught() {
 
 #[test]
 fn a_trim_up_to_the_newer_slot_is_caught() {
-    // The older slot is not enough: this is found with it alone, or when the newer one is damaged.
+    // The newer slot does not replace the segments that the older slot needs. This is found when the older slot is
+    // checked alone, or when the newer one is damaged.
     caught(
         Plant::TrimToNewer,
         &[Promise::Spare, Promise::DamageNamed],
@@ -123,7 +125,7 @@ fn a_trim_up_to_the_newer_slot_is_caught() {
 
 #[test]
 fn a_seal_before_the_files_are_synced_is_caught() {
-    // If both slots were lost in this way, nothing is left to start from.
+    // If both slots were lost in this way, the node cannot start.
     let others = [Promise::Starts];
     caught_as(Plant::SealBeforeSync, Promise::Sealed, &others, 120);
 }
@@ -135,18 +137,19 @@ fn a_seal_before_its_mark_is_durable_is_caught() {
 
 #[test]
 fn a_seal_that_stands_while_its_slot_is_written_is_caught() {
-    // This disk removes nothing, not even segments: if no slot was damaged, those are left over finally.
+    // This disk does not remove anything, not even segments. If no slot was damaged, the left-over segments are found at
+    // the end.
     caught(Plant::SealKept, &[Promise::Sealed, Promise::NoLeak], 40);
 }
 
 #[test]
 fn a_page_copied_after_it_changed_is_caught() {
-    // Pages that contradict each other are unreadable, which is found first where each slot is read alone.
+    // Pages that contradict each other make a slot unreadable, which the check of each slot alone may find first.
     caught_as(Plant::CopiedLate, Promise::Sealed, &[Promise::Spare], 40);
 }
 
 #[test]
 fn a_changed_page_that_is_left_out_is_caught() {
-    // Found by the check of the snapshot, or by a start that has no other.
+    // The check of the snapshot finds it, or a startup that has no other slot.
     caught(Plant::LeftOut, &[Promise::Sealed, Promise::Starts], 40);
 }

@@ -1,7 +1,7 @@
-//! The content of a simulated disk, and what a power cut leaves of it.
+//! The content of a simulated disk, and the part of it that a power cut leaves.
 //!
-//! It tracks for every page whether it was synced, and for every directory which creations, renames and removals were.
-//! It knows nothing about handles or about the content of the files.
+//! It records for every page whether it was synced, and for every directory which creations, renames and removals were
+//! synced. It has no handles, and the content of the files has no meaning here.
 
 use crate::chance::Chance;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,9 @@ pub(crate) struct Platter {
     pub(crate) page_bytes: usize,
     pub(crate) chance: Chance,
     pub(crate) inodes: Vec<Inode>,
-    /// What programs see: path to inode.
+    /// The names that programs see: path to inode.
     pub(crate) names: BTreeMap<String, usize>,
-    /// Directories have inodes, too, so that one can be distinguished from a later one of the same name.
+    /// Directories have inodes too, so that a directory can be distinguished from a later one of the same name.
     pub(crate) folders: BTreeMap<String, usize>,
     /// The names that a power cut cannot remove.
     pub(crate) names_synced: BTreeMap<String, usize>,
@@ -39,12 +39,12 @@ pub(crate) struct Platter {
     reason = "each fault is independent of the others"
 )]
 pub(crate) struct Faults {
-    /// After this number of further changes, every change of the disk fails: the process is being killed.
+    /// The number of further changes that succeed. After them every change fails, since the process is being killed.
     pub(crate) dies_after: Option<u64>,
     pub(crate) dead: bool,
     pub(crate) fail_write: bool,
     pub(crate) fail_sync: bool,
-    /// The maximum number of bytes of all files together.
+    /// The maximum size of all files together, in bytes; `None` for no limit.
     pub(crate) space: Option<u64>,
     /// Whether syncs report success and do nothing.
     pub(crate) lying: bool,
@@ -63,7 +63,7 @@ pub(crate) enum Change {
     Put(String, usize),
     Rename(String, String, usize),
     Take(String),
-    /// A directory was removed with its content; inodes from this one on were created later, perhaps under the same names.
+    /// A directory was removed with its content. Inodes from this one on were created later, perhaps with the same names.
     TakeFolder(String, usize),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Returns whether a path is below a directory, at any depth.
+/// Returns whether a path is in a directory, at any depth.
 pub(crate) fn is_below(folder: &str, path: &str) -> bool {
     let rest = path.strip_prefix(folder);
     folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
@@ -119,10 +119,10 @@ impl Platter {
         }
     }
 
-    /// Cuts the power. Each unsynced change has a fate of its own, at random.
+    /// Cuts the power. A random fate is drawn for each unsynced change. Returns what was lost.
     pub(crate) fn cut_power(&mut self) -> Loss {
         let (page_bytes, mut chance) = (self.page_bytes, self.chance.fork());
-        // Sometimes the same fate for all pages: all lost and all kept are the extremes of what can happen.
+        // Sometimes all pages have the same fate: everything lost, or everything kept, the two extremes.
         let fates: &[(u64, Fate)] = match chance.below(4) {
             0 => &[(1, Fate::Lost)],
             1 => &[(1, Fate::Kept)],
@@ -136,7 +136,7 @@ impl Platter {
         })
     }
 
-    /// Cuts the power. Each unsynced change has the given fate.
+    /// Cuts the power. `fate` decides for each unsynced change. Returns what was lost.
     pub(crate) fn cut_power_by(&mut self, mut fate: impl FnMut(Unsynced) -> Fate) -> Loss {
         let mut loss = Loss::default();
         for change in std::mem::take(&mut self.changes) {
@@ -145,7 +145,7 @@ impl Platter {
                 Fate::Lost => loss.names_lost += 1,
             }
         }
-        // The content of a removed directory is removed with it. Directories come before their content.
+        // The content of a removed directory is removed with it. In this order, a directory comes before its content.
         let mut folders = BTreeMap::new();
         for (folder, inode) in std::mem::take(&mut self.folders_synced) {
             if folder.is_empty() || folders.contains_key(parent(&folder)) {
@@ -200,7 +200,7 @@ impl Platter {
         }
     }
 
-    /// Called before every change of the disk.
+    /// Counts a change of the disk, and fails if the process is being killed. Called before every change.
     pub(crate) fn enter(&mut self) -> io::Result<()> {
         self.operations += 1;
         match self.faults.dies_after {
@@ -234,7 +234,7 @@ impl Platter {
     pub(crate) fn write(&mut self, inode: usize, bytes: &[u8], offset: usize) -> io::Result<()> {
         let dies_here = self.faults.dies_after == Some(0);
         if let Err(error) = self.enter() {
-            // Killed in the middle of a write: its first part may have been done.
+            // The process is killed in the middle of a write, so the first part of it may be on the disk.
             if dies_here {
                 let part = self.chance.index(bytes.len() + 1);
                 self.put(inode, bytes.get(..part).unwrap_or(&[]), offset);
@@ -281,7 +281,7 @@ impl Platter {
     pub(crate) fn sync(&mut self, inode: usize) -> io::Result<()> {
         self.enter()?;
         if std::mem::take(&mut self.faults.fail_sync) {
-            // As on Linux: the pages stay in memory and count as clean, so that no later sync writes them.
+            // As on Linux, the pages stay in memory and count as clean, so no later sync writes them.
             let inode = self.inodes.get_mut(inode).expect("handles lead to inodes");
             inode.dirty.clear();
             return Err(io::Error::other("the disk failed to sync"));

@@ -1,6 +1,6 @@
-//! What a checker needs to know about a machine: an independent and simpler implementation of its rules.
+//! The interface of a second, simpler implementation of a machine's rules, which the checkers use.
 //!
-//! A reference follows the log entry by entry, and gives the outcome that each message must have and the answer that each
+//! A reference follows the log entry by entry. It gives the outcome that each message must have, and the answer that each
 //! query must have at that position. It shares no code with the machine that it checks, only the types of its messages.
 
 use crate::actor::{Ask, Call};
@@ -14,7 +14,7 @@ use sexton::spine::delivery::Answer;
 use sexton::spine::machine::{Actor, Machine, Stamp, Start};
 use sexton::spine::recovery::Replica;
 
-/// Who sends a message.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A client, which gets an answer.
@@ -25,7 +25,7 @@ pub(crate) enum Origin {
     Tell,
 }
 
-/// Clients of an actor in one run: a small world, so that they collide.
+/// The clients of an actor in one run. They use few names, so that their requests often concern the same thing.
 pub(crate) trait Clients<R: Reference> {
     fn new(setting: &Setting) -> Self;
     /// Returns the commands in one read of a socket.
@@ -53,7 +53,7 @@ impl<R: Reference> Clients<R> for Nobody {
 
 /// A second implementation of the rules of a machine.
 pub(crate) trait Reference: Clone + Default {
-    /// How often its clients send a call, how often one begins to wait, and how often the actor has a turn, relative to other moves.
+    /// The weights, relative to other moves, of its clients' calls, its clients' waits, and its turns.
     const CALLS: u64 = 40;
     const WATCHES: u64 = 0;
     const TURNS: u64 = 60;
@@ -64,10 +64,10 @@ pub(crate) trait Reference: Clone + Default {
     type Machine: Actor
         + Machine<Message: PartialEq, Query: Clone, Reply: PartialEq + Clone, Outcome: Clone>;
 
-    /// Returns the configuration in all runs.
+    /// Returns the configuration that all runs use.
     fn rules() -> <Self::Machine as Machine>::Rules;
 
-    /// Checks promises that every history keeps, whatever the rules are. Called before the rules are checked.
+    /// Checks the promises that every history keeps, whatever the rules are. Called before the rules are checked.
     fn promised(
         &mut self,
         _: Stamp,
@@ -76,22 +76,22 @@ pub(crate) trait Reference: Clone + Default {
     ) -> Result<(), Violation> {
         Ok(())
     }
-    /// Follows one entry: its outcome and its reply must be right at this position.
+    /// Applies one entry. Returns an error unless its outcome and its reply are right at this position.
     fn apply(
         &mut self,
         stamp: Stamp,
         message: &MessageOf<Self>,
         outcome: (&OutcomeOf<Self>, &ReplyOf<Self>),
     ) -> Result<(), String>;
-    /// Handles a mark that records how far the wall clock is ahead of node time.
+    /// Handles a mark. Marks record how far the wall clock is ahead of node time.
     fn go_by(&mut self, _marked: &Marked) {}
-    /// Handles a start of the coordinator.
+    /// Handles a startup of the node.
     fn start(&mut self, start: Start);
     /// Handles a message that panicked and was not applied. If it was a tick, time no longer acts on its item.
     fn poisoned(&mut self, message: &MessageOf<Self>);
-    /// Returns an item on which time still has to act at `at`, if there is one.
+    /// Returns the first item on which time should have acted by `at`, or `None`.
     fn due(&self, at: Timestamp) -> Option<String>;
-    /// Returns the reply to a message that changes nothing here; `None` if it would change something.
+    /// Returns the reply to a message that changes nothing in this state, or `None` if it would change something.
     fn without_change(&self, message: &MessageOf<Self>) -> Option<ReplyOf<Self>>;
     /// Returns the answer to a query.
     fn answer(&self, query: &QueryOf<Self>) -> Answer<ReplyOf<Self>>;
@@ -104,17 +104,17 @@ pub(crate) trait Reference: Clone + Default {
     ) -> bool {
         self.answer(query) == *answer
     }
-    /// Checks that the machine shows the same state, field by field.
+    /// Returns an error unless the machine has the same state, field by field.
     fn agrees(&self, machine: &Self::Machine) -> Result<(), String>;
 
-    /// Returns the sender of this message.
+    /// Returns who sent this message.
     fn origin(message: &MessageOf<Self>) -> Origin;
-    /// Returns whether this reply implies that the message is in the log.
+    /// Returns whether this reply is only given for a change, which is in the log.
     fn changes(reply: &ReplyOf<Self>) -> bool;
-    /// Returns the answer that ends this wait here, if its condition holds.
+    /// Returns the answer that ends this wait in this state, or `None` if its condition does not hold.
     fn wakes(&self, watch: &WatchOf<Self>) -> Option<ReplyOf<Self>>;
-    /// Returns whether a crash of the process alone may lose the change that this reply reports, although it was acknowledged: a
-    /// passing change. `told` are all replies of the same life, with their messages.
+    /// Returns whether the change that this reply reports is a passing one: a crash of the process may lose it although
+    /// it was acknowledged. `told` returns all messages and replies of the same life of the node.
     fn may_pass<'a>(
         _ask: (&MessageOf<Self>, &ReplyOf<Self>),
         _told: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -124,27 +124,28 @@ pub(crate) trait Reference: Clone + Default {
     {
         false
     }
-    /// Returns whether a crash of the process alone may lose the change that ended a wait.
+    /// Returns whether the change that ended a wait is a passing one.
     fn may_wake_pass(_watch: &WatchOf<Self>, _reply: &ReplyOf<Self>) -> bool {
         false
     }
-    /// Returns whether the reported change exists, or existed, even if the report itself was passing.
+    /// Returns whether the state that this reply shows exists or existed, even if a crash may have lost the change that
+    /// it reports.
     fn has_seen(&self, _reply: &ReplyOf<Self>) -> bool {
         true
     }
-    /// Counts what an entry did, if that is of interest beyond the number of entries.
+    /// Counts the effects of an entry for the coverage.
     fn count(_: &MessageOf<Self>, _: &OutcomeOf<Self>, _: &mut Coverage) {}
-    /// Returns whether a full disk may refuse this message, which must never release anything.
+    /// Returns whether this message may be refused when the disk is full. A message that releases anything must never be.
     fn may_be_refused(message: &MessageOf<Self>) -> bool;
     /// Returns whether this reply is a refusal because of a full disk.
     fn is_disk_full(reply: &ReplyOf<Self>) -> bool;
 }
 
-/// Messages and replies to them.
+/// Pairs of a message and its reply.
 pub(crate) type AnsweredMessages<'a, R> =
     Box<dyn Iterator<Item = (&'a MessageOf<R>, &'a ReplyOf<R>)> + 'a>;
 
-/// Creates an empty machine, to which the log will be applied.
+/// Creates an empty machine to which a log can be applied.
 pub(crate) fn replica<R: Reference>() -> Replica<R::Machine> {
     Replica::new(R::rules())
 }

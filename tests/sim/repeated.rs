@@ -1,6 +1,6 @@
-//! Requests that are repeated again and again, through kills, power cuts, snapshots and rebuilds: each is done once.
+//! Requests that clients repeat through kills, power cuts, snapshots and rebuilds. Each of them must be applied once.
 //!
-//! No time passes here, because the witness has no clock to tell when the host forgets a key.
+//! No time passes here, because the witness cannot see when the host forgets a request key.
 
 use crate::actor::Ask;
 use crate::chance::Chance;
@@ -15,17 +15,17 @@ use sexton::spine::items::Itemized as _;
 
 const STEPS: u32 = 150;
 const SEEDS: u64 = 60;
-/// The span of counters, in milliseconds: as long as keys are remembered.
+/// The span of counters, in milliseconds: the time for which request keys are remembered.
 const SPAN_MS: u32 = 3_600_000;
 
-/// Returns one of a few requests: always the same addition under the same key.
+/// Returns request number `number`, which is always the same addition with the same request key.
 fn request(number: u32) -> Ask<crate::counters::Counters<LEFT>> {
     let (id, fingerprint) = (number.into(), u128::MAX - u128::from(number));
     let addition = CounterMessage::Add(1 + number, SPAN_MS, format!("request {number}"));
     Ask::Keyed((Slot(number), addition), RequestKey { id, fingerprint })
 }
 
-/// Runs a seed; returns how often a request was answered, and how often the process was killed.
+/// Runs a seed. Returns how often a request was answered, and how often the process was killed.
 fn repeated(seed: u64, power: Power) -> Result<(usize, u32), Violation> {
     let setting = calm(seed, power);
     let mut run = Run::new(&setting, false);

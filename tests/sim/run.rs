@@ -1,7 +1,7 @@
 //! One run: a seed, its steps, and the verdict.
 //!
 //! Each step is one move of the clients, time, the node, the journal or a fault, drawn from the seed. The checkers run at
-//! every start, and at the end, after everything has settled.
+//! every startup and at the end, once everything has settled.
 
 use crate::actor::{Actor, Call, Turn};
 use crate::chance::Chance;
@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Runs a seed; returns its counts, and the first broken promise.
+/// Runs a seed. Returns its counts, and the first broken promise as an error.
 pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Violation>) {
     let mut run = Run::new(setting, trace);
     let verdict = catch_unwind(AssertUnwindSafe(|| run.all()));
@@ -51,7 +51,7 @@ pub(crate) fn run(setting: &Setting, trace: bool) -> (Coverage, Result<(), Viola
     (run.coverage, verdict)
 }
 
-/// Returns whether a panic was planted, and so is not printed.
+/// Returns whether a panic with this message was planted.
 pub(crate) fn is_planted(words: &str) -> bool {
     words.starts_with(PLANTED)
 }
@@ -60,10 +60,10 @@ pub(crate) struct Run<'a> {
     pub(crate) setting: &'a Setting,
     pub(crate) chance: Chance,
     pub(crate) disk: SimDisk,
-    /// The wall clock of the machine.
+    /// The machine's wall clock, in milliseconds.
     pub(crate) wall: u64,
     pub(crate) node: Option<Node>,
-    /// The node that ended last, until the next one has started.
+    /// The node that ended last, until the next one has started and was checked.
     pub(crate) past: Option<Node>,
     pub(crate) peril: Peril,
     clients: Each<ClientsOf>,
@@ -74,9 +74,9 @@ pub(crate) struct Run<'a> {
     pub(crate) coverage: Coverage,
     pub(crate) step: u64,
     pub(crate) trace: bool,
-    /// Whether the disk was full during the life of this node.
+    /// Whether the disk was full at any time in the life of this node.
     pub(crate) was_full: bool,
-    /// What happened to each slot while no node was running.
+    /// The damage done to each slot while no node was running.
     pub(crate) harm: BySlot<Harm>,
 }
 
@@ -98,15 +98,15 @@ enum Move {
     Rebuild,
     LoseConnection,
     Special,
-    /// An event on the machine.
+    /// A random event of processes, keepers or the kernel.
     Mischief,
     /// The port of processes takes a step.
     Follow,
-    /// Its actor receives a report.
+    /// The process actor receives a report from its port.
     Report,
 }
 
-/// The moves that do not belong to one actor, with their weights.
+/// The moves that do not belong to a single actor, with their weights.
 const MOVES: &[(u64, Move)] = &[
     (30, Move::Route),
     (20, Move::World),
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         self.finish()
     }
 
-    /// Makes this number of steps.
+    /// Takes this number of steps.
     pub(crate) fn go(&mut self, steps: u64) -> Result<(), Violation> {
         for _ in 0..steps {
             self.step += 1;
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Starts the node, which may be cut short by a kill.
+    /// Starts the node. The process may be killed during startup.
     fn try_start(&mut self) -> Result<(), Violation> {
         if self.chance.per_mille(250) {
             let calls = self.chance.below(30);
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
         self.peril.power_cut = false;
         self.peril.synced = Seq(0);
         if self.setting.kind == Kind::Numbers {
-            // Numbers may be skipped: this brings the node near the end of its reserve.
+            // Skip sequence numbers, which is allowed, so that the node is near the end of its reserved range.
             let now = node.ledger.now();
             let near = RESERVE_STEP / 2 - self.chance.below(40);
             for _ in 0..near {
@@ -351,7 +351,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does what is special about this kind of run.
+    /// Makes the move that only this kind of run has.
     fn special(&mut self) {
         let Some(node) = &mut self.node else { return };
         match self.setting.kind {
@@ -360,7 +360,7 @@ impl<'a> Run<'a> {
             Kind::Crowd => node.actors.lock.post(Workload::crowd(&mut self.chance)),
             Kind::Numbers => {
                 let now = node.ledger.now();
-                // Reserves numbers until they are short, while hosts wait for the mark in transit.
+                // Use up the reserved numbers, so that hosts must wait for a mark that reserves more.
                 while !node.ledger.is_short() {
                     node.ledger.order(now);
                 }
@@ -395,7 +395,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Checks that the counters' view of their bells is true.
+    /// Checks that the counters' state of their bells is true.
     pub(crate) fn check_bells(&self) -> Result<(), Violation> {
         let Some(Node { actors, .. }) = &self.node else {
             return Ok(());
@@ -404,7 +404,7 @@ impl<'a> Run<'a> {
         self.world.check_bells(&actors.right.host)
     }
 
-    /// Checks that the records' view of processes is true.
+    /// Checks that the records of processes are true.
     pub(crate) fn check_processes(&self) -> Result<(), Violation> {
         let Some(Node { actors, .. }) = &self.node else {
             return Ok(());
@@ -412,7 +412,7 @@ impl<'a> Run<'a> {
         self.world.processes.check(&actors.process.host)
     }
 
-    /// Adds the world's counts.
+    /// Adds the counts of the external world.
     fn count_world(&mut self) {
         let met = &mut self.coverage;
         (met.actions_repeated, met.actions_forgotten) = self.world.met();
@@ -436,7 +436,8 @@ impl<'a> Run<'a> {
         let Some(node) = &mut self.node else {
             return Ok(());
         };
-        // One failed write and one failed sync may be pending, and each fails one attempt to prepare a segment.
+        // Up to two faults may be pending, a failed write and a failed sync. Each makes one attempt to prepare a segment
+        // fail.
         for _ in 0..3 {
             node.look();
         }
@@ -462,7 +463,7 @@ impl<'a> Run<'a> {
             1 => self.chance.below(1500),
             2 => self.chance.within(1, 6) * 1000,
             _ => {
-                // The machine slept.
+                // The machine was suspended.
                 self.coverage.sleeps += 1;
                 self.chance.below(DAY_MS)
             }
@@ -533,7 +534,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Makes a client of this actor begin to wait.
+/// Begins a wait for a client of this actor.
 fn waits<R: Reference>(
     actor: &mut Actor<R>,
     clients: &R::Clients,
@@ -543,13 +544,13 @@ fn waits<R: Reference>(
     actor.watch(ledger, clients.watch(chance))
 }
 
-/// Counts the answers that report a full disk.
+/// Returns the number of answers that report a full disk.
 fn refusals<R: Reference>(call: &Call<R>) -> u64 {
     let answers = call.answers.iter().flatten().flatten();
     answers.filter(|reply| R::is_disk_full(reply)).count() as u64
 }
 
-/// Prints the steps of a run, if requested.
+/// Prints a line of the trace, if the trace was requested.
 fn tracing(trace: bool, line: impl FnOnce() -> String) {
     if trace {
         crate::print(&line());

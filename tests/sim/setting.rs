@@ -1,9 +1,9 @@
-//! The parameters of a seed: policy, sizes, the frequency of faults, and the planted fault, if any.
+//! The parameters of a seed: policy, sizes, the frequency of faults, and a planted fault, if any.
 
 use crate::chance::Chance;
 use sexton::persist::journal::Sizes;
 
-/// When acknowledged data is on disk, as in `Fsync`, with steps in place of time.
+/// When acknowledged data must be on disk, as in `Fsync`, but with steps in place of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     Always,
@@ -11,14 +11,14 @@ pub(crate) enum Policy {
     Never,
 }
 
-/// What happens to the power when the process is killed in a call to the disk.
+/// Whether the power is cut when the process is killed in a disk call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Power {
     ByChance,
     Stays,
-    /// It is cut, and everything unsynced may be lost.
+    /// It is cut, and all unsynced data is lost.
     TakesAll,
-    /// It is cut just after everything has reached the disk.
+    /// It is cut just after all data has reached the disk.
     TakesNothing,
 }
 
@@ -28,13 +28,13 @@ pub(crate) enum Kind {
     Plain,
     /// Records of more than one part.
     Long,
-    /// Numbers near the end of the reserved range.
+    /// Sequence numbers near the end of the reserved range.
     Numbers,
     /// More entries due at the same time than one turn handles.
     Crowd,
 }
 
-/// A fault in the simulation's own wiring, to show that the checkers detect it.
+/// A fault planted in the simulation's own wiring, to show that the checkers detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plant {
     LyingSync,
@@ -54,57 +54,57 @@ pub(crate) enum Plant {
     AckedByStaleClaim,
     /// A cancelled job stays with its worker, and its claim continues.
     CancelledRunsOn,
-    /// A start forgets what was claimed from throttled queues.
+    /// Recovery forgets what was claimed from throttled queues.
     ThrottleForgotten,
     /// Clients that wait for a job are forgotten.
     WaiterForgotten,
-    /// A start records that no numbers were skipped.
+    /// A startup records that no numbers were skipped.
     NothingPassedOver,
-    /// Segments are removed because of a slot that is not sealed yet.
+    /// Segments are removed on account of a slot that is not sealed yet.
     TrimBeforeSeal,
-    /// Segments are removed that the older slot needs.
+    /// Segments are removed that the older slot still needs.
     TrimToNewer,
     /// A slot is sealed although its files are not synced.
     SealBeforeSync,
-    /// A slot is sealed before the journal is known to reach as far.
+    /// A slot is sealed before the journal is durable up to its mark.
     SealBeforeMark,
-    /// A slot is written while its old seal exists.
+    /// A slot is written while it still has its old seal.
     SealKept,
-    /// Pages are copied as they are now, not as they were at the watermark.
+    /// Pages are copied in their current state, not as they were when the checkpoint began.
     CopiedLate,
-    /// Pages that changed since the slot was last written are left out.
+    /// Pages that changed since the slot was last written are omitted.
     LeftOut,
     /// An action is performed before its cause is durable.
     ActionBeforeSync,
-    /// An action that a crash lost in transit is never stated again.
+    /// An action that a crash lost in transit is never requested again.
     ActionNotRestated,
-    /// A port performs an attempt again.
+    /// A port performs the same attempt again.
     ActedTwice,
-    /// The completion of an older attempt is taken for that of the newest.
+    /// The completion of an older attempt is taken for that of the latest.
     CompletionOfOlder,
-    /// Every other tell of one actor gets lost, and no restart repairs it.
+    /// Every second tell of one actor is lost, and no restart repairs that.
     TellLost,
-    /// Queues are not notified which processes are gone.
+    /// Queues are not notified of processes that are gone.
     GoneLost,
-    /// Leases are not notified which processes are gone.
+    /// Leases are not notified of processes that are gone.
     GoneOfPassLost,
-    /// An actor that has a tree stopped is immediately notified that it is gone.
+    /// An actor that requests the stop of a tree is notified at once that the tree is gone.
     FenceIsGone,
     /// The leases' messages to processes get lost, however often they are sent.
     LaunchLost,
     /// A sender is not notified that its tell was refused.
     RefusedTellForgotten,
-    /// Requests that `resume` stated at a start stay in the host.
+    /// Requests that `resume` repeats at startup stay in the host.
     ResumeNotDrained,
-    /// A decision uses another random number than the log has.
+    /// A decision uses another random number than the one in the log.
     OtherChance,
-    /// A decision uses another wall clock than the log has.
+    /// A decision uses another wall clock than the one in the log.
     OtherWall,
     /// An unknown end of a process is reported as a success.
     StatusGuessed,
     /// A keeper launches again when a request is repeated.
     LaunchedTwice,
-    /// Processes that an earlier node followed are not followed by the next.
+    /// Processes that an earlier node followed are not followed by the next node.
     FollowNotRestated,
     /// A process of an earlier boot is looked for in this one.
     BootIgnored,
@@ -114,55 +114,55 @@ pub(crate) enum Plant {
     TreeOfLeader,
     /// A process whose state is unknown is taken for gone.
     UnknownIsGone,
-    /// The end of a process is taken for that of another.
+    /// The end of a process is taken for that of another one.
     EndOfAnother,
-    /// A keeper is told to forget an end that is not durable yet.
+    /// A keeper is requested to forget an end that is not durable yet.
     ForgottenEarly,
-    /// A census forgets the requested launches.
+    /// When the port asks the keeper which attempts it has, the keeper first forgets the requested launches.
     CensusOfNothing,
-    /// The port is requested to act on entries that are not durable yet.
+    /// The port receives requests whose entries are not durable yet.
     ProcessesEarly,
     /// Time fails to act on a service, and nothing repairs that.
     ServiceForgotten,
-    /// Launches for a service that an earlier node requested are not made by the next.
+    /// Launches for a service that an earlier node requested are not made by the next node.
     RelaunchNotRestated,
-    /// A process of a service is launched beside an existing one.
+    /// A process of a service is launched although it already has one.
     ServiceTwice,
-    /// A process of a service is reported as ended when it was only told to end.
+    /// A process of a service is reported as ended when it was only requested to end.
     StopTakenForEnd,
     /// A service is reported as ready as soon as it runs.
     ReadyGuessed,
-    /// A service is stopped without a record.
+    /// The stop of a service is not recorded.
     ServiceStopNotJournaled,
-    /// A service that ended must wait, but the record has no wait.
+    /// A service that ended must wait before its restart, but the record has no wait.
     BackoffForgotten,
-    /// A process in a hook's output gets a record each time the output is read.
+    /// A process in a hook's output gets a new record each time the output is read.
     ChildTwice,
-    /// A hook's output that an earlier node had to read is not read by the next.
+    /// A hook's output that an earlier node had to read is not read by the next node.
     HookForgotten,
-    /// A tree is reported as stuck as soon as it is told to end.
+    /// A tree is reported as stuck as soon as it is requested to end.
     StuckAtOnce,
     /// Processes that survive SIGKILL are never reported as stuck.
     StuckUnsaid,
-    /// Tasks are not notified which processes are gone.
+    /// Tasks are not notified of processes that are gone.
     GoneOfTaskLost,
     /// The tasks' messages to processes get lost, however often they are sent.
     LaunchOfTaskLost,
-    /// Locks that attempts release stay held.
+    /// Locks that attempts release are still held.
     LockKept,
-    /// A process without an attempt reports for one that is live.
+    /// The report of a process without a live attempt is taken for that of a live attempt.
     SavedByStale,
-    /// A burst begins beside a live attempt of the same work id.
+    /// A burst begins while another attempt of the same work id is live.
     WorkTwice,
     /// A burst begins on a server without a free thread.
     ThreadTwice,
     /// A task starts although its group is full or disabled.
     GroupOverLimit,
-    /// A burst begins although its group is hard-paused.
+    /// A burst begins although its group has a hard pause.
     HardPauseIgnored,
     /// A task that was woken during its burst waits anyway.
     WakeLost,
-    /// A task fails without a cause.
+    /// A task fails without a recorded cause.
     ReasonLost,
     /// An attempt ends and keeps its thread.
     ThreadLeaked,
@@ -170,7 +170,7 @@ pub(crate) enum Plant {
     DisabledServerUsed,
     /// A report that an attempt repeats because the answer was lost is applied again.
     ReportTwice,
-    /// Nobody tells tasks that the disk is low on space.
+    /// Tasks are not notified that the disk is low on space.
     LowDiskIgnored,
 }
 
@@ -202,14 +202,14 @@ pub(crate) struct Setting {
     pub(crate) keys: u64,
     pub(crate) owners: u64,
     pub(crate) ttl_max: u64,
-    /// The number of faults in a thousand steps.
+    /// The number of faults of each kind in a thousand steps.
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) panics: u64,
     pub(crate) power: Power,
-    /// The number of steps of a thousand that go to checkpoints.
+    /// The number of steps in a thousand that are steps of checkpoints.
     pub(crate) checkpoints: u64,
-    /// Bytes of pages copied in one step.
+    /// The maximum size of the pages copied in one step, in bytes.
     pub(crate) slice_bytes: usize,
     pub(crate) plant: Option<Plant>,
 }
@@ -258,21 +258,22 @@ impl Setting {
 
     /// Returns the same setting with a planted fault.
     pub(crate) fn planted(seed: u64, plant: Plant) -> Self {
-        // Answers that no client received may be issued again; so numbers repeat only where an answered grant can be lost.
+        // Answers that no client received may be issued again. So a repeated number is only wrong if a power cut can
+        // remove an entry that was answered.
         let policy = if matches!(plant, Plant::TokenTwice | Plant::NothingPassedOver) {
             Policy::Never
         } else {
             Policy::Always
         };
         let checkpoints = if plant == Plant::SealBeforeMark {
-            // A crash has to fall between the seal and its mark: the more seals, the sooner.
+            // The crash must happen between the seal and its mark, which is rare. More seals make it likelier.
             300
         } else if plant.is_of_checkpoints() {
             90
         } else {
             0
         };
-        // Faults among long-lived processes need a long-lived node.
+        // Faults among long-lived processes only show if the node lives long, too.
         let is_slow = matches!(
             plant,
             Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone | Plant::LowDiskIgnored

@@ -1,6 +1,6 @@
-//! Checks the slots: each gives the full state alone, and damage is reported and repaired, or the start is refused.
+//! Checks of the slots: each slot alone gives the full state, and damage is reported and repaired, or startup is refused.
 //!
-//! Works on copies of the disk, so the checks do not affect the node.
+//! They work on copies of the disk, so they do not affect the node.
 
 use crate::chance::Chance;
 use crate::check::{Read, read};
@@ -16,10 +16,10 @@ use sexton::persist::snapshots::{FOLDER, Seal, SlotId, SlotStatus, Slots};
 use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
 use std::sync::Arc;
 
-/// The result of a recovery, and the digest of each actor.
+/// What a recovery found, and the digest of each actor after it.
 type Recovered = Result<(Past, Vec<Digest>), RecoveryError>;
 
-/// Recovers the content of a disk.
+/// Recovers from a disk. The outer result is a broken promise.
 fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
     let stores = Arc::new(SimStores::new(disk, Chance::of(disk.operations())));
     let slots = Slots::new(Arc::new(disk.clone()), Arc::clone(&stores) as _);
@@ -36,7 +36,7 @@ fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
     Ok(past.map(|past| (past, replicas.digests())))
 }
 
-/// Returns the slots that a start could use, with their seals.
+/// Returns the sealed slots that a startup could use, with their seals.
 pub(crate) fn whole(disk: &SimDisk) -> Vec<(SlotId, Seal)> {
     let stores = Arc::new(SimStores::new(disk, Chance::of(0)));
     let slots = Slots::new(Arc::new(disk.clone()), stores);
@@ -48,18 +48,18 @@ pub(crate) fn whole(disk: &SimDisk) -> Vec<(SlotId, Seal)> {
     whole.collect()
 }
 
-/// Returns whether the log still has its beginning.
+/// Returns whether the log still has its first segment.
 pub(crate) fn is_journal_whole(disk: &SimDisk) -> bool {
     let ordinals = segment::ordinals(disk).unwrap_or_default();
     ordinals.first().is_none_or(|first| *first == 1)
 }
 
-/// Returns whether a text mentions a slot.
+/// Returns whether a text is about this slot.
 pub(crate) fn speaks_of(words: &str, slot: SlotId) -> bool {
     words.starts_with(&format!("snapshot {slot} "))
 }
 
-/// Checks that each slot alone gives this state.
+/// Checks that each slot alone gives the state with these digests.
 pub(crate) fn check_alone(
     disk: &SimDisk,
     digests: &[Digest],
@@ -87,7 +87,8 @@ pub(crate) fn check_alone(
     Ok(())
 }
 
-/// Damages a file of a slot, or its seal: a bit, the end, or all of it. Returns false if there is nothing to damage.
+/// Damages a file of a slot, or its seal: flips a bit, truncates the file, or removes it. Returns whether there was a
+/// file to damage.
 pub(crate) fn spoil(disk: &SimDisk, slot: SlotId, chance: &mut Chance) -> bool {
     let files = disk.tree(FOLDER).unwrap_or_default();
     let folder = format!("{slot}/");
@@ -113,8 +114,8 @@ pub(crate) fn spoil(disk: &SimDisk, slot: SlotId, chance: &mut Chance) -> bool {
     true
 }
 
-/// Damages slots of a copy, one or both: the state is the same and the damage is reported, or the start is refused because
-/// that state cannot be had any more.
+/// Damages one or both slots on a copy of the disk. Either the same state is recovered and the damage is reported, or
+/// startup is refused because that state cannot be recovered any more.
 pub(crate) fn check_damage(
     disk: &SimDisk,
     chance: &mut Chance,
@@ -160,7 +161,7 @@ pub(crate) fn check_damage(
     }
 }
 
-/// Cuts the log of a copy before the number that the newest slot says it had reached: this must be reported.
+/// Cuts the log on a copy of the disk before the mark in the latest slot's seal, and checks that this is reported.
 pub(crate) fn check_short(
     disk: &SimDisk,
     chance: &mut Chance,
@@ -185,7 +186,7 @@ pub(crate) fn check_short(
     })
 }
 
-/// Returns the start of some record that is not after `mark`.
+/// Returns the segment and offset at which a random record up to `mark` begins.
 fn a_place_before(disk: &SimDisk, mark: Seq, chance: &mut Chance) -> Option<(u64, usize)> {
     let Read { opening, .. } = read(disk);
     let begin = Begin {

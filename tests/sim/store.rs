@@ -1,9 +1,9 @@
-//! A store for slots on the simulated disk that is as difficult as sled: it behaves as sled was measured to behave.
+//! A store for slots on the simulated disk that behaves as sled was measured to behave.
 //!
-//! It has several files, one of them in a subdirectory, which grow, appear and disappear; it writes in parts, at any time, and
-//! never syncs; it writes again when it is closed, and when it is opened again, up to twice. What it cannot read it refuses,
-//! loses or garbles silently, and counts: no node may give it a store that it did not close itself. It knows nothing about
-//! pages and seals.
+//! It has several files, one of them in a subdirectory, which grow, appear and disappear. It writes in parts, at any
+//! time, and never syncs. It also writes when it is closed, and the next one or two times it is opened. If it cannot read
+//! its files, it fails, or silently loses or garbles items. It counts such openings, because a node must only open stores
+//! that a node closed. The store has no notion of pages or seals.
 
 use crate::chance::Chance;
 use crate::disk::SimDisk;
@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const CONFIG: &[u8] = b"a store of the simulation";
 /// Files grow in steps of this size.
 const GROWTH_BYTES: usize = 512;
-/// A longer value has a file of its own.
+/// The maximum size of a value in the log, in bytes. A longer value is written to a separate file.
 const VALUE_BYTES_MAX: usize = 200;
-/// The size of an item's header: checksum, length of the key, length of the value.
+/// The size of an item's header, in bytes: checksum, length of the key, length of the value.
 const HEADER_BYTES: usize = 12;
 
 type Items = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl SimStores {
-    /// Opens the set of stores on this disk, all of them closed.
+    /// Creates the set of stores on this disk, with all of them closed.
     pub(crate) fn new(disk: &SimDisk, chance: Chance) -> Self {
         let shared = Shared {
             chance: Mutex::new(chance),
@@ -51,7 +51,7 @@ impl SimStores {
         }
     }
 
-    /// Returns how often a store was opened whose files were not as it had written them.
+    /// Returns how often a store was opened although its files had been changed.
     pub(crate) fn spoiled(&self) -> u64 {
         self.shared.spoiled.load(Ordering::Relaxed)
     }
@@ -75,17 +75,17 @@ impl Stores for SimStores {
     }
 }
 
-/// The content of the newest `about` file. Each change writes a new one, under another name.
+/// The content of the latest `about` file. Each change writes a new one, under another name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct About {
-    /// The number of this `about` file.
+    /// The number of this `about` file, which is part of its name.
     edition: u32,
-    /// The `log` file that holds the items.
+    /// The number of the `log` file that contains the items.
     log: u32,
-    /// How much of that file is used.
+    /// The number of bytes of that file that are in use.
     used: u32,
     items: u32,
-    /// The number of openings after which nothing changes any more.
+    /// The number of openings that will still change files.
     unsettled: u32,
 }
 
@@ -124,10 +124,10 @@ struct SimStore {
     shared: Arc<Shared>,
     folder: String,
     items: Items,
-    /// Items that are in memory only.
+    /// Keys of items that are only in memory.
     waiting: Vec<Vec<u8>>,
     about: About,
-    /// Whether something was put since it was opened.
+    /// Whether an item was put since the store was opened.
     changed: bool,
 }
 
@@ -161,7 +161,7 @@ impl SimStore {
         self.write_about()
     }
 
-    /// Applies the effect of opening a store whose files are not as it had written them.
+    /// Counts an opening of a store with changed files, and then fails, keeps the items, or garbles one, by chance.
     fn spoil(&mut self, how: &str) -> Result<(), PersistError> {
         self.shared.spoiled.fetch_add(1, Ordering::Relaxed);
         match lock(&self.shared.chance).below(3) {
@@ -186,7 +186,7 @@ impl SimStore {
         read.max_by_key(|about| about.edition)
     }
 
-    /// Returns the items of the log, as far as it is readable.
+    /// Reads the items of the log until one of them is unreadable.
     fn parse(&self) -> Items {
         let log = self.bytes(&format!("log.{}", self.about.log));
         let mut rest = log.get(..self.about.used as usize).unwrap_or(&log);
@@ -212,7 +212,7 @@ impl SimStore {
         (sum(key, &value) == crc).then(|| (key.to_vec(), value, size))
     }
 
-    /// Writes pending data, in parts that need not end where an item does.
+    /// Writes pending items, in parts that need not end where an item ends.
     fn flush(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         for key in std::mem::take(&mut self.waiting) {
@@ -235,9 +235,9 @@ impl SimStore {
         Ok(())
     }
 
-    /// Encodes an item for the log. A long value goes to a file of its own.
+    /// Encodes an item for the log. A long value is written to a separate file.
     fn lay_out(&self, key: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
-        let value = self.items.get(key).expect("a waiting job was put before");
+        let value = self.items.get(key).expect("a waiting key has an item");
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("items are short");
         let (inside, outside) = if value.len() > VALUE_BYTES_MAX {
             let name = format!(
@@ -258,7 +258,8 @@ impl SimStore {
         Ok(())
     }
 
-    /// Cleans up, like a store that is opened after it was changed: first everything moves to a new log.
+    /// Changes files when the store is opened, as after every close of a changed store. The first of two such openings
+    /// moves all items to a new log.
     fn settle(&mut self) -> io::Result<()> {
         if self.about.unsettled > 1 {
             let old = self.disk.tree(&self.folder)?;
@@ -345,7 +346,7 @@ impl Drop for SimStore {
     }
 }
 
-/// Marks a value as the name of a file.
+/// Marks a value as the number of a file that contains it.
 const OUTSIDE: u32 = 1 << 31;
 
 fn sum(key: &[u8], value: &[u8]) -> u32 {

@@ -1,4 +1,4 @@
-//! A second implementation of the Supervisor's rules: it counts, and in a run its verdict is always to restart.
+//! A second implementation of the Supervisor's rules. It counts panics. In a run, its verdict is always to restart.
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
@@ -11,7 +11,7 @@ use sexton::spine::machine::{Never, Observable as _, Stamp, Start};
 use sexton::spine::supervision::{Intensity, Panicked, Verdict};
 use std::collections::BTreeMap;
 
-/// Panics, as they were reported.
+/// The panics that were reported.
 #[derive(Clone, Default)]
 pub(crate) struct Supervisor {
     records: BTreeMap<Slot, Record>,

@@ -1,4 +1,5 @@
-//! Checkpoints in a run: takes them between all other moves, and damages a slot while no node is running.
+//! The checkpoints of a run, whose steps alternate with all other moves, and the damage done to slots while no node is
+//! running.
 
 use crate::checkpoint::{Stage, Step};
 use crate::node::Stopped;
@@ -10,12 +11,12 @@ use sexton::persist::journal::segment;
 use sexton::persist::snapshots::{BySlot, SlotId};
 use sexton::spine::checkpoint::slot_to_write;
 
-/// What was done to a slot while no node was running.
+/// The damage done to a slot while no node was running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Harm {
     #[default]
     None,
-    /// A checkpoint that was cut short may have removed it.
+    /// A later checkpoint that was cut short may have removed it.
     Perhaps,
     Done,
 }
@@ -30,15 +31,15 @@ enum Call {
     Seal,
 }
 
-/// How often a checkpoint is begun, per thousand opportunities.
+/// The probability that a checkpoint begins, in thousandths.
 const BEGINS: u64 = 120;
-/// How often a checkpoint is taken without a pause, per thousand steps.
+/// The number of steps in a thousand in which a whole checkpoint is taken at once.
 const HURRIES: u64 = 40;
 /// The number of steps within which a checkpoint must have ended.
 const STEPS_MAX: u32 = 10_000;
 
 impl Run<'_> {
-    /// Continues a checkpoint, or begins one now and then.
+    /// Continues a checkpoint, or begins one by chance.
     pub(crate) fn come_to_snapshots(&mut self) -> Result<(), Violation> {
         let idle = self.node.as_ref().is_some_and(|node| !node.amid);
         if idle && !self.chance.per_mille(BEGINS) {
@@ -113,7 +114,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes that the slot that is being written may have been removed.
+    /// Records that the damage may be gone, because the slot is being written.
     fn harm_is_uncertain(&mut self, sealed: BySlot<Option<Seq>>) {
         let harm = &mut self.harm[slot_to_write(sealed)];
         if *harm == Harm::Done {
@@ -121,7 +122,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a checkpoint to its end, whatever that is, with the journal's moves in between.
+    /// Takes the steps of a checkpoint until it has ended, with the journal's steps in between. The node may end too.
     pub(crate) fn take_whole_snapshot(&mut self) -> Result<(), Violation> {
         for _ in 0..STEPS_MAX {
             self.take_snapshot()?;
@@ -140,7 +141,7 @@ impl Run<'_> {
         Err(Violation::new(Promise::Answered, "a checkpoint never ends"))
     }
 
-    /// May damage a slot while no node is running, as long as the state can be recovered without it.
+    /// May damage a slot while no node is running, if the state can still be recovered without it.
     pub(crate) fn while_slots_rest(&mut self) -> Result<(), Violation> {
         if self.chance.per_mille(400) {
             snapshots::check_damage(&self.disk, &mut self.chance, &mut self.coverage)?;
@@ -168,7 +169,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks, after a start, that every incomplete slot was damaged or being written, and is reported.
+    /// Checks, after startup, that a slot is reported as incomplete only if it was damaged or being written, and that
+    /// damage is reported.
     pub(crate) fn check_slots(&mut self) -> Result<(), Violation> {
         let Some(node) = &self.node else {
             return Ok(());
@@ -202,7 +204,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that the disk holds what is needed and nothing else, once both slots were rewritten.
+    /// Checks, after rewriting both slots, that the disk contains the required files and no others.
     pub(crate) fn check_files(&mut self) -> Result<(), Violation> {
         for _ in SlotId::ALL {
             self.take_whole_snapshot()?;

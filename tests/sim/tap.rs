@@ -1,4 +1,4 @@
-//! Watches the records in transit to the journal: numbers are issued once in the life of a disk, and time never goes back.
+//! Checks records on their way to the journal: a number is issued once in the life of a disk, and time never goes back.
 
 use crate::coverage::Coverage;
 use crate::violation::{Promise, Violation, ensure};
@@ -7,11 +7,11 @@ use sexton::ids::Seq;
 use sexton::persist::format::{Batch, FRAME_HEADER_BYTES, FrameHeader, Kind, Part};
 use sexton::persist::mark::Mark;
 
-/// What was observed on any node that ran on this disk.
+/// The observations on all nodes that ran on this disk.
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
-    /// The largest number of an entry or of a poisoned message, including those that a crash removed. The numbers of
-    /// marks are not shown to any client: those that a crash removed at a start may be issued again.
+    /// The largest number of an entry or of a poisoned message, including those that a crash removed. Numbers of marks do
+    /// not count: no client sees them, so numbers that a crash removed at startup may be issued again.
     given: Seq,
     last: Seq,
     last_at: Timestamp,
@@ -22,13 +22,13 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Handles the start of a node on the remaining log.
+    /// Handles the startup of a node on the remaining log.
     pub(crate) fn start(&mut self, last: Seq, last_at: Timestamp) {
         self.last = last;
         self.last_at = last_at;
     }
 
-    /// Looks at every record of a batch.
+    /// Checks every record of a batch.
     pub(crate) fn pass(&mut self, batch: &Batch) -> Result<(), Violation> {
         let mut offset = 0;
         while let Some(header) = FrameHeader::decode(batch.bytes_from(offset)) {
@@ -78,7 +78,7 @@ impl Tap {
         }
     }
 
-    /// Adds the counts to the coverage. Every start reserves, too.
+    /// Adds the counts to the coverage.
     pub(crate) fn count(&self, coverage: &mut Coverage) {
         coverage.long_records += self.long_records;
         coverage.clock_marks += self.clock_marks;

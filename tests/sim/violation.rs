@@ -1,8 +1,8 @@
-//! A broken promise, and the evidence.
+//! A broken promise, and the evidence for it.
 
 use std::fmt;
 
-/// The promises.
+/// The promises of sexton that the simulation checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// Acknowledged changes are kept.
@@ -17,11 +17,11 @@ pub(crate) enum Promise {
     GivenOnce,
     /// Time in the log never goes back.
     TimeForward,
-    /// The log records how far the wall clock is from node time.
+    /// The log records the offset of the wall clock from node time.
     WallNoted,
-    /// The same log gives the same state.
+    /// Replaying the same log gives the same state.
     SameState,
-    /// Deciding again gives the same outcome.
+    /// Deciding a message again at its position gives the same outcome.
     DecidedAgain,
     /// A sealed slot is complete after any crash, and only a complete one is given to the store.
     Sealed,
@@ -29,13 +29,13 @@ pub(crate) enum Promise {
     Spare,
     /// Nothing is left over on the disk.
     NoLeak,
-    /// A start succeeds on a disk that only lost what it may lose.
+    /// A startup succeeds on a disk that only lost data that it may lose.
     Starts,
     /// Damage is reported, and never becomes state.
     DamageNamed,
-    /// Every tell has a cause in the log, and arrives eventually.
+    /// Every tell (message between actors) is caused by an entry in the log, and arrives eventually.
     Told,
-    /// Every action has its cause in the log, is performed eventually, and counts as done only then.
+    /// Every action is caused by an entry in the log, is performed eventually, and only then counts as done.
     ActedOnIt,
     /// An attempt is performed once.
     ActedOnce,
@@ -47,7 +47,7 @@ pub(crate) enum Promise {
     OneEach,
     /// Once everything has settled, a service is in its intended state, or waits for something that will happen.
     KeptUp,
-    /// A service that is shown as ready has reported so.
+    /// A service that is shown as ready has reported that it is ready.
     ReadyTrue,
     /// A stopped tree is empty when that is reported.
     TreeEmpty,
@@ -61,27 +61,27 @@ pub(crate) enum Promise {
     ChildOnce,
     /// Processes are reported as stuck once they have survived SIGKILL for the set time, and only while they are alive.
     StuckTrue,
-    /// Signals reach only the intended processes.
+    /// Signals reach only the processes that they are for.
     NoStranger,
     /// Waiting clients are woken when their condition holds, and only then.
     Woken,
     /// A task, and a work id, has at most one live attempt.
     OneAttempt,
-    /// A thread of a server has one attempt, and is free again when that has ended.
+    /// A thread of a server has one attempt, and is free again once that attempt has ended.
     ThreadOwned,
-    /// What an operator holds back does not begin.
+    /// Nothing begins that an operator holds back.
     HeldBack,
     /// Only the live attempt reports for its task.
     OnlyTheLive,
     /// A task that was woken does not wait.
     WakeKept,
-    /// A task that failed has a reason.
+    /// A task that failed has a recorded reason.
     Reasoned,
     /// Once everything has settled, a task in progress has a live attempt.
     UnderWay,
     /// Every request is answered eventually.
     Answered,
-    /// A freed disk accepts additions again.
+    /// Once the disk has space again, additions are accepted again.
     RoomAgain,
     /// Nothing that needs more disk space begins while the disk is low on space.
     RoomFirst,
@@ -111,7 +111,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Fails with a promise and a message unless the condition holds.
+/// Returns a violation of this promise with this text, unless the condition holds.
 pub(crate) fn ensure(
     holds: bool,
     promise: Promise,

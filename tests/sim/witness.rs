@@ -1,8 +1,10 @@
-//! Follows one actor through the log of one life of the node, and compares it with what its clients observed.
+//! Follows one actor through the log of one life of the node, and compares the log with the observations of the actor's
+//! clients.
 //!
-//! Entries are the positions: a reply that reports a change must belong to the next entry of a client; one that reports no
-//! change, and each answer to a query, must be right somewhere between the entries around it, and never while something is
-//! due. The reference tells what is right. Deciding again must give the same outcome.
+//! Entries are the positions. A reply that reports a change must belong to the next entry of a client. A reply that
+//! reports no change, and the answer to a query, must be right somewhere between the entries around it, and never while
+//! something is due. The reference decides which replies are right. Deciding each message again must give the same
+//! outcome.
 
 use crate::actor::{Ask, Call, Wait};
 use crate::coverage::Coverage;
@@ -19,7 +21,7 @@ use sexton::spine::receipts;
 use sexton::spine::recovery::{EntryOf, Recovering as _, Replica};
 use std::collections::BTreeMap;
 
-/// A record of the log, copied.
+/// A copy of a record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) seq: Seq,
@@ -51,7 +53,7 @@ pub(crate) struct Witness<R: Reference> {
     done: Requests<R>,
 }
 
-/// The newest entry under each key, and its reply.
+/// The last entry under each request key, and its reply.
 type Requests<R> = BTreeMap<u128, (Stamp, ReplyOf<R>)>;
 
 impl<R: Reference> Default for Witness<R> {
@@ -70,8 +72,8 @@ impl<R: Reference> Witness<R> {
         self.shadow.digest()
     }
 
-    /// Follows the log. Calls whose answers depend on more than `survived` count as unanswered. Answered waits are put into
-    /// `waits`, and those that were rightly answered are taken out.
+    /// Follows the log. Calls that saw more than `survived` count as unanswered. `waits` has all answered waits; those
+    /// that were rightly answered are removed.
     pub(crate) fn follow(
         &mut self,
         log: &[Kept],
@@ -91,7 +93,8 @@ impl<R: Reference> Witness<R> {
         for kept in log {
             match kept.kind {
                 Kind::Mark if let Some(mark) = kept.as_mark() => {
-                    // An answer from before a clock step is right by the clock of that time.
+                    // An answer from before a clock step is right by the clock of that time, so it must be placed before
+                    // the step is applied.
                     cursor.settle((&self.reference, &self.done), kept.seq);
                     self.marked.apply(&mark);
                     self.reference.go_by(&self.marked);
@@ -127,7 +130,7 @@ impl<R: Reference> Witness<R> {
         Ok(())
     }
 
-    /// Removes the waits that may rightly have been answered in this state.
+    /// Removes the waits whose answers are right in this state.
     fn justify(&self, waits: &mut Vec<&Wait<R>>) {
         waits.retain(|wait| {
             wait.answer.is_none() || self.reference.wakes(&wait.watch) != wait.answer
@@ -204,10 +207,10 @@ struct Cursor<'a, R: Reference> {
     refusals: u64,
 }
 
-/// The state of the log here: the reference, and what was done under each key.
+/// The state after the entries so far: the reference, and the entries under each request key.
 type LogPosition<'r, R> = (&'r R, &'r Requests<R>);
 
-/// Returns whether the result of this entry is still remembered at this time.
+/// Returns whether the reply to this entry is still remembered at this time, for clients that repeat the request.
 fn is_known(entry: Stamp, at: Timestamp) -> bool {
     entry.at.plus_seconds(receipts::SECONDS) > at
 }
@@ -237,7 +240,8 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// Handles an entry or a poisoned message (with no reply) in the log.
+    /// Handles an entry, or a poisoned message (which has no reply), in the log: finds the client's item that it belongs
+    /// to.
     fn meet(
         &mut self,
         here: LogPosition<'_, R>,
@@ -276,7 +280,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// Finds positions for items that changed nothing, as far as they are right in this state.
+    /// Advances over items that changed nothing, while they are right in this state.
     fn settle(&mut self, here: LogPosition<'_, R>, before: Seq) {
         while let Next::Item(call, ask, answer) = self.next() {
             if call.from >= before || !is_right(here, call.at, ask, answer) {
@@ -290,7 +294,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// Handles the end of the node's life, or of the log.
+    /// Handles the end of the node's life, or of the log: all remaining items must be right in this state.
     fn end(&mut self, here: LogPosition<'_, R>) -> Result<(), Violation> {
         self.settle(here, Seq(u64::MAX));
         loop {
@@ -320,7 +324,7 @@ fn is_right<R: Reference>(
     }
     match (ask, answer) {
         (Ask::Query(query), answer) => reference.is_answer(query, at, answer),
-        // A message that panicked is in the log as poisoned.
+        // The log has a message that panicked as poisoned, so an error is never an item without a change.
         (Ask::Message(_) | Ask::Keyed(..), Err(_)) => false,
         (Ask::Keyed(_, key), Ok(reply))
             if let Some((entry, done)) = done.get(&key.id)
@@ -328,7 +332,7 @@ fn is_right<R: Reference>(
         {
             done == reply
         }
-        // A node with a full disk refuses before the machine decides.
+        // When the disk is full, the host refuses before the machine decides.
         (Ask::Message(message) | Ask::Keyed(message, _), Ok(reply)) if R::is_disk_full(reply) => {
             R::may_be_refused(message)
         }

@@ -1,4 +1,4 @@
-//! Requests of clients about locks: a small world, so that they collide.
+//! Requests of clients about locks, with few names, so that they often concern the same lock.
 
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
@@ -15,7 +15,7 @@ pub(crate) struct Workload {
     indexes: Vec<Name>,
     owners: Vec<Name>,
     ttl_max: u64,
-    /// Tokens that were shown, the newest last.
+    /// Tokens that clients received, the latest last.
     tokens: Vec<Token>,
     /// Processes to which entries may be bound.
     processes: Vec<ProcessId>,
@@ -78,7 +78,7 @@ impl Clients<Locks> for Workload {
     }
 }
 
-/// Returns a binding to one of these processes.
+/// Returns a binding to a random process of these.
 pub(crate) fn binding(processes: &[ProcessId], chance: &mut Chance) -> Binding {
     let until = *chance.pick(&[Until::Process, Until::Tree]);
     Binding {
@@ -89,7 +89,7 @@ pub(crate) fn binding(processes: &[ProcessId], chance: &mut Chance) -> Binding {
 }
 
 impl Workload {
-    /// Notes processes that have a record, or had one.
+    /// Sets the processes that have a record, or had one, to which entries may be bound.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
     }
@@ -198,14 +198,15 @@ impl Workload {
         (chance.per_mille(200) && !self.tokens.is_empty()).then(|| *chance.pick(&self.tokens))
     }
 
-    /// Returns what identifies an entry in a request: its owner, a token, both, or a token alone.
+    /// Returns an owner and a token to identify an entry in a request. The owner may be empty if there is a token, and
+    /// the token may be absent.
     fn shown(&self, chance: &mut Chance, owner: Name) -> (Name, Option<Token>) {
         let token = self.token(chance);
         let nameless = token.is_some() && chance.per_mille(500);
         (if nameless { Name::default() } else { owner }, token)
     }
 
-    /// Returns requests for many locks with the same span, so that more is due at one time than one turn handles.
+    /// Returns requests for many locks with the same TTL, so that more of them are due at one time than one turn handles.
     pub(crate) fn crowd(chance: &mut Chance) -> Vec<Ask<Locks>> {
         let ttl = u16::try_from(chance.within(2, 4)).expect("spans are short");
         (0..1100)

@@ -1,7 +1,8 @@
-//! The external world in which counters act: bells that are rung. It outlives the node, refuses sometimes, and forgets.
+//! The external world on which counters act: bells that are rung. It outlives the node, refuses some requests, and
+//! forgets others.
 //!
-//! Does what a port must do: an attempt is performed once, an older one is ignored, and one that was already performed is
-//! reported again. The faults of a port are planted here.
+//! Does what a port must do: performs an attempt once, ignores an older one, and reports an attempt again that was
+//! already performed. The faults of a port are planted here.
 
 use crate::chance::Chance;
 use crate::counter::{CounterMachine, CounterMessage, Message};
@@ -19,10 +20,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// A bell: its actor, and its counter.
+/// The key of a bell: its actor, and its counter.
 type Id = (ActorId, u64);
 
-/// The result of an attempt to ring a bell.
+/// The state of the latest attempt to ring a bell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Asked,
@@ -30,8 +31,7 @@ enum State {
     Refused,
 }
 
-/// Bells and what was done with them, and the machine on which processes run. Cloning gives another handle on the same
-/// world.
+/// The bells and their attempts, and the machine on which processes run. Cloning gives another handle on the same world.
 #[derive(Clone)]
 pub(crate) struct World {
     bells: Rc<RefCell<Bells>>,
@@ -41,15 +41,15 @@ pub(crate) struct World {
 #[derive(Default)]
 struct Bells {
     plant: Option<Plant>,
-    /// The newest known attempt for each bell.
+    /// The latest known attempt for each bell.
     known: BTreeMap<Id, (Seq, State)>,
-    /// How often each attempt was rung.
+    /// The number of times that each attempt rang its bell.
     rung: BTreeMap<(Id, Seq), u32>,
-    /// Attempts that were requested and have not been found in the log yet.
+    /// Attempts that were requested, until they are found in the log.
     asked: BTreeSet<(Id, Seq)>,
     /// Completions that the node has not received yet.
     reports: VecDeque<(Id, Seq, bool)>,
-    /// Verdicts that were released.
+    /// Verdicts that were released, but not taken.
     verdicts: Vec<(ActorId, Verdict)>,
     /// The first sequence number of this node.
     began: Seq,
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Handles the start of a node: completions for the previous one are lost.
+    /// Handles the startup of a node. Completions for the previous one are lost.
     pub(crate) fn start(&self, began: Seq) {
         let mut bells = self.bells.borrow_mut();
         bells.began = began;
@@ -82,7 +82,7 @@ impl World {
         std::mem::take(&mut self.bells.borrow_mut().verdicts)
     }
 
-    /// Handles the request to ring a bell: mostly by ringing it.
+    /// Handles one requested attempt: mostly rings the bell, sometimes refuses or forgets the request.
     pub(crate) fn act(&self, chance: &mut Chance) -> Result<(), Violation> {
         let mut bells = self.bells.borrow_mut();
         let asked = bells
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Rings all requested bells; returns whether there were any.
+    /// Rings all requested bells. Returns whether there were any.
     pub(crate) fn ring_all(&self) -> Result<bool, Violation> {
         let mut bells = self.bells.borrow_mut();
         let asked = bells
@@ -122,7 +122,7 @@ impl World {
         Ok(!asked.is_empty())
     }
 
-    /// Returns the next completion for its actor. Some are lost.
+    /// Returns the next completion for its actor. Some are lost by chance.
     pub(crate) fn report(&self, lossy: Option<&mut Chance>) -> Option<Tell> {
         let mut bells = self.bells.borrow_mut();
         let (id, attempt, refused) = bells.reports.pop_front()?;
@@ -131,7 +131,7 @@ impl World {
             return None;
         }
         let attempt = match bells.plant {
-            // An older attempt is taken for the newest.
+            // With the planted fault, the completion of an older attempt is reported for the latest.
             Some(Plant::CompletionOfOlder) => bells.known.get(&id).map_or(attempt, |bell| bell.0),
             _ => attempt,
         };
@@ -154,7 +154,7 @@ impl World {
         rests && self.processes.is_quiet()
     }
 
-    /// Checks that everything that was requested of the world is in the log, unless a power cut may have removed it.
+    /// Checks that every attempt that was requested is in the log, unless a power cut may have removed it.
     pub(crate) fn check_asked(
         &self,
         stands: impl Fn(Seq) -> bool,
@@ -171,7 +171,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the counters' view of their bells is true.
+    /// Checks that every attempt that the counters record as rung was rung.
     pub(crate) fn check_bells<const ID: u8>(
         &self,
         host: &Host<CounterMachine<ID>>,
@@ -191,7 +191,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns how often something was requested again that had been done, and how often something was forgotten.
+    /// Returns how often an attempt was requested again after it was done, and how often a request was forgotten.
     pub(crate) fn met(&self) -> (u64, u64) {
         let bells = self.bells.borrow();
         (bells.repeated, bells.forgotten)
@@ -221,15 +221,15 @@ impl Bells {
     }
 
     fn ask(&mut self, id: Id, attempt: Seq) {
-        // Requests of an earlier node are never stated again.
+        // With the planted fault, requests of an earlier node are never repeated.
         if self.plant == Some(Plant::ActionNotRestated) && attempt < self.began {
             return;
         }
         self.asked.insert((id, attempt));
         match self.known.get(&id).copied() {
-            // The node has lost what came after it: it must request it again.
+            // A crash lost the later attempt that is known here. Refuse this one, so that the node requests a later one.
             Some((known, _)) if known > attempt => self.reports.push_back((id, attempt, true)),
-            // Only what was requested since is forgotten, not what was done.
+            // A forgotten request that was performed is still known as rung.
             None if self.rung.contains_key(&(id, attempt)) => {
                 self.reports.push_back((id, attempt, false));
             }
@@ -257,7 +257,7 @@ impl<const ID: u8> Port<CounterMachine<ID>> for World {
     }
 }
 
-/// Releases the verdicts of the Supervisor.
+/// Records the Supervisor's verdicts, for the node to take.
 impl Port<sexton::actors::supervisor::SupervisorMachine> for World {
     fn perform(&mut self, action: Action<Verdict>) {
         let actor = u8::try_from(action.id).expect("the id is that of an actor");

@@ -1,4 +1,5 @@
-//! The past of a journal: whatever waypoints exist, each state is that of a replay from the beginning.
+//! Earlier states of a directory: each state is the same as that of a replay from the beginning, whatever waypoints
+//! (copies of states on the way) exist.
 
 use crate::daemon;
 use crate::directory::{make, request, settings};
@@ -25,7 +26,7 @@ const CLOSE: Bounds = Bounds {
 
 type Digests = BTreeMap<String, String>;
 
-/// Opens a timeline of a directory; also returns the directory to which it copies snapshots.
+/// Opens a timeline of a directory. Also returns the directory into which it copies snapshots.
 fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -38,7 +39,7 @@ fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     (Timeline::new(disk, slots, bounds), scratch)
 }
 
-/// Returns the states of a replay from the beginning, entry by entry.
+/// Returns the state after each record of a replay from the beginning.
 fn replayed(data: &Path) -> Vec<(Seq, Digests)> {
     let disk = RealDisk::new(data);
     let mut reader = Reader::open(&disk).expect("the journal is intact");
@@ -69,7 +70,7 @@ fn numbers(lines: &[Line]) -> Vec<Seq> {
 
 /// Returns every position once, in an order that goes back and forth.
 fn scattered(count: usize) -> impl Iterator<Item = usize> {
-    // A prime, so that it reaches all of them.
+    // A prime number, so that all positions are visited if their number is not a multiple of it.
     (0..count).map(move |nth| nth * 7919 % count)
 }
 
@@ -151,7 +152,7 @@ fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
     node.stop().expect("the node stops");
 }
 
-/// Returns the output of `sexton replay` about a directory up to a number.
+/// Returns the output of `sexton replay` for a directory, up to a sequence number.
 fn replay(data: &Path, until: Seq) -> Output {
     let mut command = daemon::sexton();
     command.arg("replay").arg(data);
@@ -170,7 +171,7 @@ fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
     let last = reader.tail().last;
     let (mut timeline, _scratch) = timeline(files.path(), CLOSE);
     let first = look(&mut timeline, Seq(0), last);
-    assert_eq!(first.seq, first.known, "the earliest known moment");
+    assert_eq!(first.seq, first.known, "it is the earliest known state");
     assert!(first.known > Seq(0) && first.begins > Seq(1), "{first:?}");
     let before = replay(files.path(), Seq(first.begins.0 - 2));
     assert_eq!(before.status.code(), Some(3), "{before:?}");
@@ -182,7 +183,7 @@ fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
     ] {
         let state = look(&mut timeline, at, last);
         let said = replay(files.path(), at);
-        let said: Value = serde_json::from_slice(&said.stdout).expect("it says a state");
+        let said: Value = serde_json::from_slice(&said.stdout).expect("a state in JSON");
         for actor in &state.actors {
             let its = said.pointer(&format!("/actors/{}/digest", actor.name));
             let digest = actor.digest.to_string();

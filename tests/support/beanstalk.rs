@@ -1,5 +1,5 @@
-//! A client of beanstalkd's protocol over TCP, which knows only where a reply ends. Tests compare replies as a
-//! whole. A server that closes the connection in the middle of a reply is an error; one that does not answer fails the test.
+//! A client of beanstalkd's protocol over TCP. It only finds the end of each reply, and tests compare whole replies. If
+//! the server closes the connection within a reply, that is an error; if it does not reply in time, the test fails.
 
 use crate::patience::PATIENCE;
 use std::fmt;
@@ -11,7 +11,7 @@ pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// A reply: its line without the line end, and the body that follows it, if there is one.
+/// A reply: its line without the line end, and the body that follows it, which may be empty.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) line: String,
@@ -19,7 +19,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A reply of one line.
+    /// Returns a reply of one line.
     pub(crate) fn line(line: impl Into<String>) -> Self {
         Self {
             line: line.into(),
@@ -27,7 +27,7 @@ impl Reply {
         }
     }
 
-    /// A job with its body: the word is `RESERVED` or `FOUND`.
+    /// Returns a reply with a job and its body. The word is `RESERVED` or `FOUND`.
     pub(crate) fn job(word: &str, id: u64, body: &[u8]) -> Self {
         Self {
             line: format!("{word} {id} {}", body.len()),
@@ -35,13 +35,13 @@ impl Reply {
         }
     }
 
-    /// Returns the number after this word, if the line begins with the word.
+    /// Returns the number after this word, or `None` if the line does not begin with the word.
     pub(crate) fn number(&self, word: &str) -> Option<u64> {
         let rest = self.line.strip_prefix(word)?.trim_start();
         rest.split(' ').next()?.parse().ok()
     }
 
-    /// Returns a value of the statistics in the body.
+    /// Returns a value of the statistics in the body, or `None` if the key is not there.
     pub(crate) fn statistic(&self, key: &str) -> Option<&str> {
         let text = std::str::from_utf8(&self.body).ok()?;
         let values = text.lines().filter_map(|line| line.split_once(": "));
@@ -67,12 +67,12 @@ impl Client {
         })
     }
 
-    /// Sends bytes as they are.
+    /// Sends these bytes unchanged.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Receives the next reply.
+    /// Receives the next reply. Fails the test if it does not arrive in time.
     pub(crate) fn receive(&mut self) -> io::Result<Reply> {
         let mut line = String::new();
         let read = answered(self.stream.read_line(&mut line))?;
@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// Fails the test if nothing was received in time.
+/// Returns the result of a read, but fails the test if the read timed out.
 fn answered<T>(read: io::Result<T>) -> io::Result<T> {
     let slow =
         |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);

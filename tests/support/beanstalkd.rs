@@ -1,5 +1,5 @@
-//! A server that speaks beanstalkd's protocol on a Unix socket, started with beanstalkd's own command line: beanstalkd
-//! itself, or sexton in its place. And a client that knows only where a reply ends.
+//! A server that implements beanstalkd's protocol on a Unix socket, started with beanstalkd's command line: beanstalkd
+//! itself, or sexton in its place. Also a client that only finds the end of each reply.
 
 use crate::patience::{PATIENCE, until};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -26,7 +26,7 @@ impl Server {
         Self::start(command, "-l")
     }
 
-    /// Starts `sexton serve` without files, with these flags and only the beanstalkd listener.
+    /// Starts `sexton serve` without a data directory, with these flags and only the beanstalkd listener.
     #[cfg(feature = "cli")]
     pub(crate) fn serve(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
@@ -35,7 +35,8 @@ impl Server {
         Self::start(command, "--beanstalk")
     }
 
-    /// Starts beanstalkd itself. Prints a note and returns none if it is not installed. `BEANSTALKD_PATH` names another binary.
+    /// Starts beanstalkd itself: `beanstalkd`, or the binary that `BEANSTALKD_PATH` names. Returns it and its version, or an
+    /// error if the binary cannot be run.
     #[expect(
         clippy::disallowed_methods,
         reason = "the caller of the tests names the program"
@@ -111,12 +112,12 @@ impl Drop for Server {
 pub(crate) struct Client {
     stream: UnixStream,
     received: Vec<u8>,
-    /// The newest bytes that were sent.
+    /// The bytes that were sent last, for the message of a failure.
     sent: String,
 }
 
 impl Client {
-    /// Sends bytes as they are.
+    /// Sends these bytes unchanged.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.sent = String::from_utf8_lossy(bytes).into_owned();
         self.stream.write_all(bytes).expect("connected");
@@ -128,14 +129,14 @@ impl Client {
         ended.expect("connected");
     }
 
-    /// Sends one command, given without its line end, and waits for its reply, returned without its last line end.
+    /// Sends one command, given without its line end, and returns its reply without the last line end.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(format!("{command}\r\n").as_bytes());
         let reply = self.reply().expect("a reply");
         String::from_utf8_lossy(&reply).trim_end().to_owned()
     }
 
-    /// Receives the next complete reply; `None` if the server has closed the connection.
+    /// Receives the next complete reply, or `None` if the server has closed the connection.
     pub(crate) fn reply(&mut self) -> Option<Vec<u8>> {
         let reply = self.try_reply();
         reply.unwrap_or_else(|error| panic!("no answer to {:?}: {error}", self.sent))
@@ -154,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Returns the next reply, if it has arrived.
+    /// Returns the next reply, or `None` if it has not arrived completely.
     pub(crate) fn reply_so_far(&mut self) -> Option<Vec<u8>> {
         self.stream.set_nonblocking(true).expect("a mode of it");
         loop {
@@ -180,7 +181,7 @@ impl Client {
         &self.stream
     }
 
-    /// Receives what has arrived; false at the end of the connection.
+    /// Receives what has arrived. Returns false at the end of the connection.
     fn receive(&mut self) -> std::io::Result<bool> {
         let mut bytes = vec![0; 65_536];
         match self.stream.read(&mut bytes) {
@@ -189,7 +190,7 @@ impl Client {
                     .extend_from_slice(bytes.get(..count).unwrap_or(&[]));
                 Ok(count > 0)
             }
-            // The server closed the connection with unread data.
+            // The server closed the connection although it had not read everything.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(false),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),

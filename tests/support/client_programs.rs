@@ -12,7 +12,8 @@ fn set(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns a Python with greenstalk: `SEXTON_PYTHON`, or `python3`. Reports `what` as skipped if there is none.
+/// Returns a Python interpreter that has greenstalk: `SEXTON_PYTHON`, or `python3`. If there is none, reports `what` as
+/// skipped and returns `None`.
 pub(crate) fn greenstalk(what: &str) -> Option<String> {
     let python = set("SEXTON_PYTHON").unwrap_or_else(|| "python3".to_owned());
     let mut import = Command::new(&python);
@@ -24,7 +25,8 @@ pub(crate) fn greenstalk(what: &str) -> Option<String> {
     None
 }
 
-/// Returns the directory of jackd's package, from `SEXTON_JACKD`. Reports `what` as skipped without it or Node.
+/// Returns the directory of jackd's package, from `SEXTON_JACKD`. Without it or Node, reports `what` as skipped and
+/// returns `None`.
 pub(crate) fn jackd(what: &str) -> Option<String> {
     let Some(package) = set("SEXTON_JACKD") else {
         left_out(format!(

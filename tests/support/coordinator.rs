@@ -1,4 +1,4 @@
-//! A coordinator on a directory of its own, and commands run against it.
+//! A coordinator with its own data directory, and commands that tests run against it.
 
 use crate::daemon::{Daemon, sexton, text};
 use serde_json::Value;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A coordinator, and the commands of its user.
+/// A running coordinator, and the commands of its user.
 pub(crate) struct Coordinator {
     pub(crate) daemon: Daemon,
     pub(crate) data: PathBuf,
     pub(crate) files: TempDir,
-    /// The words with which every command begins.
+    /// The words with which every command line begins, such as the name of a command group.
     of: &'static [&'static str],
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct CommandOutput {
 }
 
 impl Coordinator {
-    /// Starts a coordinator; these words begin every command.
+    /// Starts a coordinator. Every command line begins with the words in `of`.
     pub(crate) fn start(of: &'static [&'static str]) -> Self {
         Self::configured(of, "")
     }
 
-    /// Starts a coordinator with this text in its configuration file; these words begin every command.
+    /// Starts a coordinator with this text in its configuration file. Every command line begins with the words in `of`.
     pub(crate) fn configured(of: &'static [&'static str], config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -44,7 +44,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts a coordinator on an existing directory.
+    /// Uses a coordinator that was already started on this directory.
     pub(crate) fn of(daemon: Daemon, data: PathBuf, files: TempDir) -> Self {
         Self {
             daemon,
@@ -62,7 +62,7 @@ impl Coordinator {
         done(self.command(words).output().expect("the command runs"))
     }
 
-    /// Runs a command that must succeed; returns what it printed.
+    /// Runs a command that must succeed. Returns what it printed.
     pub(crate) fn well(&self, words: &[&str]) -> String {
         let done = self.run(words);
         assert_eq!(
@@ -79,7 +79,7 @@ impl Coordinator {
     }
 }
 
-/// Returns a command for this directory, without input.
+/// Returns a command for this directory, with empty standard input.
 pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = sexton();
     command.env_remove("SEXTON_OWNER");

@@ -1,8 +1,9 @@
-//! A machine that differs from locks, for tests only: named counters that are added to and lapse to zero.
+//! A machine for tests that differs from locks: named counters to which clients add, and which fall back to zero after a
+//! span.
 //!
-//! There are two instances, 200 and 201. Whenever a counter passes a multiple of [`STRIDE`], its actor sends a tell to the
-//! other one, and requests an action, the ringing of a bell: once per attempt, with a new attempt when the world refuses,
-//! and again when a span passes without an answer.
+//! It has two instances, actors 200 and 201. Whenever a counter passes a multiple of [`STRIDE`], its actor sends a tell
+//! to the other instance and requests an action, the ringing of a bell. The action is performed once per attempt. A new
+//! attempt begins when the world refuses, and the same one is requested again when a span passes without an answer.
 
 use serde::{Deserialize, Serialize};
 use sexton::clock::{Date, Deadline, Timestamp};
@@ -22,18 +23,18 @@ pub(crate) const SILENCE_MS: u32 = 60_000;
 pub(crate) const PLANTED: &str = "planted panic";
 pub(crate) const PANICS: Slot = Slot(u32::MAX);
 
-/// A counter, and a message about it.
+/// The slot of a counter, and a message about that counter.
 pub(crate) type Message = (Slot, CounterMessage);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CounterMessage {
-    /// Adds this number, and begins the span again, in milliseconds. This ends a quarantine, also for a rebuilt machine,
-    /// which can detect that only by the deadline. The label may have any length.
+    /// Adds this number, and begins the span again; the span is in milliseconds. This also ends a quarantine, even of a
+    /// rebuilt machine, which can see that only from the changed deadline. The label may have any length.
     Add(u32, u32, String),
     Lapse,
-    /// How many strides the other actor's counter has passed in total.
+    /// The total number of strides that the other actor's counter of this name has passed.
     Heard(u64),
-    /// The world has rung the bell by this attempt, or refused to.
+    /// The world has rung the bell for this attempt, or has refused to if the flag is true.
     Rung(Seq, bool),
 }
 
@@ -41,13 +42,15 @@ pub(crate) enum CounterMessage {
 pub(crate) struct Counter {
     pub(crate) value: u64,
     pub(crate) label: String,
-    /// When its span began. At the end of the span it lapses, and an unanswered request to ring its bell is repeated.
+    /// The time when its span began. At the end of the span its value becomes zero, and an unanswered request to ring its
+    /// bell is repeated.
     pub(crate) since: Timestamp,
     pub(crate) span_ms: u32,
-    /// How many multiples of the stride were passed in total, here and in the other actor's counter of this name.
+    /// The total number of multiples of the stride that were passed here. `heard` is that of the other actor's counter of
+    /// this name.
     pub(crate) strides: u64,
     pub(crate) heard: u64,
-    /// The newest attempt to ring its bell, and whether the world still has to report it.
+    /// The last attempt to ring its bell. `silent` is whether the world still has to report it.
     pub(crate) attempt: Seq,
     pub(crate) silent: bool,
     /// The random number and the date of the last addition, which a replay must reproduce.
@@ -64,7 +67,7 @@ impl Plain for Counter {
     }
 }
 
-/// The counters of one instance, each in the slot that is its name.
+/// The counters of one instance. The name of a counter is its slot.
 #[derive(Debug, Default)]
 pub(crate) struct CounterMachine<const ID: u8>(Items<Counter>);
 
@@ -74,7 +77,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 
     type Rules = ();
     type Message = Message;
-    /// The new value of the counter, unless it stays unchanged.
+    /// The new value of the counter, or `None` if it does not change.
     type Outcome = Option<Counter>;
     type Query = Slot;
     type Reply = Result<Option<u64>, Refusal>;
@@ -165,7 +168,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 }
 
 impl<const ID: u8> CounterMachine<ID> {
-    /// Requests to the other actor and to the world about a counter.
+    /// Returns what a counter requests of the other actor and of the world.
     fn state(slot: Slot, counter: &Counter, effects: &mut Effects<Self>) {
         let (id, attempt, what) = (slot.0.into(), counter.attempt, counter.strides);
         if what > 0 {

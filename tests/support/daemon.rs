@@ -1,4 +1,4 @@
-//! The real program as a child process: started, signalled, killed, and never left behind.
+//! The real program as a child process, which is started, signalled and killed, and never outlives its test.
 
 use crate::patience::until;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 /// The program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Flags for tests that configure no listeners, so that none uses an address of another test.
+/// Flags for tests that configure no listeners. They keep the default addresses free, which another test may use.
 const LISTENERS: [(&str, &str); 3] = [
     ("--beanstalk", "off"),
     ("--lockserver", "127.0.0.1:0"),
@@ -26,13 +26,13 @@ pub(crate) struct Daemon {
     log: Gathered,
 }
 
-/// The output of a process, collected by a separate thread as it arrives.
+/// The output of a process, which a separate thread collects as it arrives.
 pub(crate) struct Gathered {
     words: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// Returns the program, without variables of this test's environment that would configure it.
+/// Returns the program, without the environment variables that would configure it.
 pub(crate) fn sexton() -> Command {
     let mut command = Command::new(PROGRAM);
     forget_environment(&mut command);
@@ -54,7 +54,8 @@ pub(crate) fn forget_environment(command: &mut Command) {
     }
 }
 
-/// Returns `sexton serve` with these flags. Of the listeners that they do not name, only LockServer's is open, on a free port.
+/// Returns `sexton serve` with these flags. Of the listeners that the flags do not configure, only LockServer's is open,
+/// on a free port.
 pub(crate) fn serve(flags: &[&str]) -> Command {
     let mut command = sexton();
     command.arg("serve").args(flags);
@@ -66,14 +67,14 @@ pub(crate) fn serve(flags: &[&str]) -> Command {
     command
 }
 
-/// Like `serve`, but started by another program, which is given the command after its own flags.
+/// Returns the command of [`serve`], started by another program that gets this command after its own flags.
 pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
     forget_environment(&mut starter);
     starter.arg(PROGRAM).args(serve(flags).get_args());
     starter
 }
 
-/// Returns a path in the form in which flags take it.
+/// Returns a path as text, for a flag.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
@@ -90,7 +91,7 @@ impl Daemon {
         Self::start(serve(flags))
     }
 
-    /// Starts any command and waits for its ready line; fails if it exits before.
+    /// Starts any command and waits for its ready line. Fails the test if it exits before.
     pub(crate) fn start(command: Command) -> Self {
         let mut daemon = Self::begin(command);
         let out = daemon
@@ -176,7 +177,7 @@ impl Daemon {
         self.log.so_far()
     }
 
-    /// Waits for a line of its log.
+    /// Waits until its log contains these words.
     pub(crate) fn until_logged(&self, words: &str) {
         until(&format!("{words:?} in the log"), || {
             self.log().contains(words).then_some(())
@@ -188,7 +189,7 @@ impl Daemon {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its exit, and returns its whole log.
+    /// Waits for its exit. Returns its status and its whole log.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let status = until("the process ends", || {
             self.child.try_wait().expect("our child")
@@ -196,7 +197,7 @@ impl Daemon {
         (status, self.log.whole())
     }
 
-    /// Kills it, as a crash would.
+    /// Kills it without a clean stop, as in a crash.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("a live process");
         self.child.wait().expect("our child");
@@ -204,7 +205,7 @@ impl Daemon {
 }
 
 impl Gathered {
-    /// Starts reading.
+    /// Starts to collect the output.
     pub(crate) fn from(mut source: impl Read + Send + 'static) -> Self {
         let words = Arc::new(Mutex::new(String::new()));
         let theirs = Arc::clone(&words);
@@ -236,7 +237,7 @@ impl Gathered {
             .clone()
     }
 
-    /// Returns the whole output, once all writers have closed it.
+    /// Returns the whole output, once every process has closed it.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no panic");

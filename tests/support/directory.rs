@@ -1,4 +1,4 @@
-//! Data directories with a history, and the content of a directory as seen from outside: every file, to the bit.
+//! Data directories with a history, and the content of a directory: every file with its mode, time and bytes.
 
 use crate::node::wait;
 use sexton::actors::lock::{Message, Name};
@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Small, so that a short history has several segments.
+/// Sizes of segments so small that a short history fills several.
 pub(crate) const SEGMENTS: Sizes = Sizes {
     first_bytes: 16 << 10,
     max_bytes: 16 << 10,
 };
 
-/// A file or directory: mode, time of its last change, content.
+/// A file or directory: its mode, the time of its last change, and its bytes (`None` for a directory).
 pub(crate) type Kept = (u32, (i64, i64), Option<Vec<u8>>);
 
-/// Returns the directory and everything below it.
+/// Returns the directory and everything in it, by path.
 pub(crate) fn everything(directory: &Path) -> BTreeMap<String, Kept> {
     let mut found = BTreeMap::new();
     collect(directory, "", &mut found);
@@ -52,7 +52,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
             copy(&entry.path(), &target);
         } else {
             match std::fs::copy(entry.path(), target) {
-                // A running node may have renamed a prepared segment meanwhile.
+                // A running node may have renamed a prepared segment since the directory was listed.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 copied => drop(copied.expect("it can be copied")),
             }
@@ -60,7 +60,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Settings of a node with small segments, and no checkpoints except on request.
+/// Returns the settings of a node with small segments that takes checkpoints only on request.
 pub(crate) fn settings(data: &Path) -> Config {
     let mut config = Config::at(data);
     config.segments = SEGMENTS;
@@ -68,13 +68,13 @@ pub(crate) fn settings(data: &Path) -> Config {
     config
 }
 
-/// A name.
+/// Returns a name with this text.
 pub(crate) fn name(text: &str) -> Name {
     Name::try_from(text).expect("the name is short")
 }
 
-/// Requests locks `from` to `to`, half of them under a key `even`, the others under `odd`; each lock has three owners, of
-/// which the second and third wait.
+/// Requests locks for these numbers: even ones with the key `even`, others with the key `odd`. Each lock has three
+/// owners, so the second and the third wait.
 pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
     let items = numbers.map(|number| {
         Item::Message(Message::Request {
@@ -93,8 +93,8 @@ pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
     );
 }
 
-/// A history with two snapshots and a trimmed journal, as after a clean stop: the newer snapshot is of the end, and
-/// there are segments between it and the older one.
+/// Makes a history with two snapshots and a trimmed journal, as after a clean stop. The newer snapshot is from the end of
+/// the history, and there are segments between the older snapshot and it.
 pub(crate) fn make(data: &Path) {
     let node = Node::open(settings(data)).expect("the directory opens");
     let handle = node.handle();

@@ -1,18 +1,19 @@
 //! The whole journal of a data directory, including segments that the coordinator has removed: each segment gets a second
-//! name outside. So the state from a snapshot and the remaining journal can be compared with a replay from the beginning.
+//! name (a hard link) outside the directory. So the state from a snapshot and the remaining journal can be compared with
+//! a replay of the whole journal.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A directory with a journal from its beginning.
+/// A directory, and its journal from the first segment on.
 pub(crate) struct Kept {
     data: PathBuf,
     files: PathBuf,
 }
 
 impl Kept {
-    /// Starts to keep the journal of `data`, beside it.
+    /// Starts to keep the journal of `data`, in a directory next to it.
     pub(crate) fn beside(data: &Path) -> Self {
         Self {
             data: data.to_owned(),
@@ -20,8 +21,8 @@ impl Kept {
         }
     }
 
-    /// Keeps the current segments, and returns their directory. Must be called so often that no segment is created, filled
-    /// and removed between two calls.
+    /// Keeps the current segments, and returns the directory that contains `journal`. Must be called so often that no
+    /// segment is created, filled and removed between two calls.
     pub(crate) fn keep(&self) -> &Path {
         let (from, to) = (self.data.join("journal"), self.files.join("journal"));
         std::fs::create_dir_all(&to).expect("a new directory");
@@ -46,7 +47,7 @@ fn keep(from: &Path, to: &Path) {
     if inode(from).is_some() && inode(from) == inode(to) {
         return;
     }
-    // A prepared segment may have been created again.
+    // The segment may replace an earlier prepared one of the same name, so the link is renamed over the old one.
     match std::fs::hard_link(from, to.with_extension("new")) {
         Ok(()) => std::fs::rename(to.with_extension("new"), to).expect("it is renamed"),
         Err(error) if error.kind() == ErrorKind::NotFound => {

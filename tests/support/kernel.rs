@@ -1,5 +1,5 @@
 //! A simulated kernel, keeper and file system: PIDs are reused, descriptors run out, exits arrive late, processes leave
-//! their session, keepers are killed, and the machine is rebooted. The true state is here, to be compared with reports.
+//! their session, keepers are killed, and the machine reboots. It has the true state, with which tests compare reports.
 
 use sexton::actors::process::{Failure, Identity, Message, Output, Remains, Spec, Step};
 use sexton::bytes::Bytes;
@@ -9,10 +9,10 @@ use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
 use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The available PIDs: few, so that they are reused.
+/// The number of available PIDs, so small that PIDs are reused.
 const PIDS: u32 = 40;
 
-/// An event for the follower.
+/// An event for the follower, the part of the port that observes processes.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Heard(Report),
@@ -21,24 +21,24 @@ pub(crate) enum Event {
     KeeperGone,
 }
 
-/// A process.
+/// A simulated process.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) inode: u64,
     pub(crate) ticks: u64,
-    /// The attempt whose leader it is.
+    /// The attempt whose leader it is, if any.
     pub(crate) leads: Option<ProcessId>,
-    /// The attempt to which it belongs, as its leader or by descent.
+    /// The attempt to which it belongs, as its leader or as a descendant, if any.
     pub(crate) tree: Option<ProcessId>,
     /// Whether it survives SIGTERM.
     pub(crate) ignores_term: bool,
-    /// Whether it survives every signal, like a process that waits for a disk that is gone.
+    /// Whether it survives every signal, like a process that waits for an unresponsive disk.
     pub(crate) unkillable: bool,
-    /// Cannot be attributed: it left its session, and its environment is not readable.
+    /// Whether it cannot be attributed: it left its session, and its environment is not readable.
     pub(crate) hidden: bool,
 }
 
-/// The entry of a keeper's log for an attempt.
+/// The entry for an attempt in a keeper's log.
 #[derive(Clone, Copy, Debug)]
 enum Logged {
     Started(Started),
@@ -46,7 +46,7 @@ enum Logged {
     Failed(i32),
 }
 
-/// The identity of a process: its boot, and its inode there.
+/// The identity of a process: its boot, and its inode in that boot.
 pub(crate) type Key = (u128, u64);
 
 /// A running keeper.
@@ -73,28 +73,28 @@ pub(crate) struct Kernel {
     keeper: Option<Keeper>,
     log: BTreeMap<ProcessId, Logged>,
     watched: BTreeSet<(u64, ProcessId)>,
-    /// Trees in groups of their own that are to become empty.
+    /// Trees with their own control groups, which will become empty.
     emptying: BTreeSet<ProcessId>,
-    /// When this boot began.
+    /// The time at which this boot began, in milliseconds of `now`.
     booted: u64,
-    /// The difference between the wall clock and `now`.
+    /// The wall clock minus `now`, in milliseconds.
     pub(crate) skew: i64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) reports: Vec<Message>,
-    /// PIDs for which a file was written.
+    /// The PIDs for which a PID file was written.
     pub(crate) noted: Vec<u32>,
-    /// Every process that was ever launched, by attempt, and how each really ended.
+    /// Every process that was ever launched, by attempt. `truth` has how each process really ended.
     pub(crate) launched: BTreeMap<ProcessId, Vec<Key>>,
     pub(crate) truth: BTreeMap<Key, u32>,
-    /// Attempts that were running when their keeper ended: no process waits for them.
+    /// Attempts that were running when their keeper ended. Their processes have no parent that waits for them.
     pub(crate) orphaned: BTreeSet<ProcessId>,
-    /// Signals that were sent: to which process, and of which tree.
+    /// Signals that were sent: the process, the tree if it was sent to a tree, and the number.
     pub(crate) signalled: Vec<(Key, Option<ProcessId>, u8)>,
-    /// No descriptors are left.
+    /// Whether no descriptors are left.
     pub(crate) exhausted: bool,
-    /// The kernel reports how a process ended only to its parent.
+    /// Whether the kernel reports how a process ended only to its parent.
     pub(crate) secretive: bool,
-    /// How often a descriptor becomes readable before its process has really ended.
+    /// The number of times that a descriptor becomes readable before its process has really ended.
     pub(crate) early_wakes: u32,
     pub(crate) contains: bool,
     pub(crate) refuses: Option<i32>,
@@ -134,7 +134,7 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// Starts a process that belongs to a tree, or to none.
+    /// Starts a process that belongs to a tree, or to none. Returns its PID, or `None` if all PIDs are in use.
     pub(crate) fn spawn(&mut self, tree: Option<ProcessId>) -> Option<u32> {
         let free = (0..PIDS).map(|step| 2 + (self.next_pid - 2 + step) % PIDS);
         let pid = free
@@ -144,7 +144,7 @@ impl Kernel {
         self.next_inode += 1;
         let process = Process {
             inode: self.next_inode,
-            // A tick has ten milliseconds, so a process that gets a reused PID may have the same start time.
+            // A tick is ten milliseconds, so a process with a reused PID may have the same start time as the one before.
             ticks: (self.now - self.booted) / 10,
             leads: None,
             tree,
@@ -168,7 +168,7 @@ impl Kernel {
         })
     }
 
-    /// Ends a process with this status.
+    /// Ends a process with this wait status.
     pub(crate) fn end(&mut self, pid: u32, status: u32) {
         let Some(process) = self.processes.remove(&pid) else {
             return;
@@ -214,14 +214,14 @@ impl Kernel {
         };
         self.orphaned.extend(keeper.children);
         if keeper.joined {
-            // Reports that nobody had read are lost with it.
+            // Reports of the keeper that were not read are lost with it.
             self.events
                 .retain(|event| !matches!(event, Event::Heard(_)));
             self.events.push_back(Event::KeeperGone);
         }
     }
 
-    /// Kills the coordinator: what it held is lost, everything else stays.
+    /// Kills the coordinator. Its descriptors and unread events are lost, and everything else stays.
     pub(crate) fn lose_coordinator(&mut self) {
         self.events.clear();
         self.watched.clear();
@@ -239,23 +239,23 @@ impl Kernel {
         self.keeper = None;
         self.log.clear();
         self.lose_coordinator();
-        // Numbering begins again: new numbers repeat old ones.
+        // PIDs and inodes are counted from the beginning again, so new ones repeat old ones.
         self.boot += 1;
         (self.next_pid, self.next_inode, self.booted) = (2, 100, self.now);
     }
 
-    /// Returns whether exactly this process is alive.
+    /// Returns whether the process with this identity is alive.
     pub(crate) fn lives(&self, (boot, inode): Key) -> bool {
         boot == self.boot && self.processes.values().any(|it| it.inode == inode)
     }
 
-    /// Starts an unrelated process with the PID that was freed last, if it is free; returns whether it did.
+    /// Starts an unrelated process with the PID that was freed last. Returns whether that PID was free.
     pub(crate) fn reuse(&mut self) -> bool {
         self.next_pid = self.freed;
         self.spawn(None) == Some(self.freed)
     }
 
-    /// Makes the keeper's log forget that this attempt was launched.
+    /// Removes this attempt from the keeper's log.
     pub(crate) fn forget_launch(&mut self, attempt: ProcessId) {
         self.log.remove(&attempt);
     }
@@ -291,7 +291,7 @@ impl Kernel {
     fn members(&self, tree: &Tree) -> Vec<u32> {
         let of = |pid: u32, process: &Process| {
             let is_in = process.tree == Some(tree.id) && (tree.contained || !process.hidden);
-            // Without a group the leader is found by its identity.
+            // Without a control group, the leader is found by its identity.
             let is_it = || self.identity(pid).is_some_and(|it| it.is(&tree.leader));
             is_in || !tree.contained && is_it()
         };
@@ -356,7 +356,7 @@ fn failed(attempt: ProcessId, errno: i32) -> Report {
     }
 }
 
-/// A descriptor: it refers to one process, whatever happens to its PID.
+/// A descriptor, which refers to one process even if its PID is reused.
 #[derive(Debug)]
 pub(crate) struct Handle(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! Reports what is skipped because a third-party program is missing. This is a failure where `CI` is set.
+//! Reports tests that are skipped because a third-party program is missing. In CI, where `CI` is set, this is a failure.
 
 use std::fmt::Display;
 

@@ -1,9 +1,10 @@
-//! One data directory over many lives of the real program, each ended by a kill at any moment, with checkpoints every few
-//! hundred entries; for any actor that a test loads.
+//! One data directory over many lives of the real program. Most lives end with a kill at a random moment, and each takes
+//! checkpoints every few hundred entries. Each test chooses an actor, and sends requests to it.
 //!
-//! The coordinator removes journal segments that snapshots have made unnecessary; here they are kept. After each kill all
-//! of it is read through the library: numbers only increase, snapshot and remaining journal give the same state as the
-//! whole journal, the next program reports the same, and the directory does not grow.
+//! The coordinator removes journal segments that the snapshots do not need any more; the test keeps them. After each
+//! kill, the library reads all of them and checks: sequence numbers only increase, a snapshot and the remaining journal
+//! give the same state as the whole journal, the next life of the program reports that state, and the directory does not
+//! grow.
 
 use crate::chance::Chance;
 use crate::daemon::{self, Daemon};
@@ -26,7 +27,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// The number of kills after which a new directory is used, because the whole kept journal is read after each.
+/// The number of kills after which a new directory is used, because the whole journal is read after each kill.
 pub(crate) const KILLS_PER_DIRECTORY: u64 = 25;
 
 /// The number of entries between two checkpoints.
@@ -35,26 +36,27 @@ const CHECKPOINT_EVERY: &str = "300";
 /// The maximum number of answers before a kill.
 const ANSWERS_MAX: u64 = 1500;
 
-/// Properties of the directories of one actor.
+/// How the directories of one actor are made and checked.
 pub(crate) struct About<M> {
-    /// The flags of the program.
+    /// The additional flags of the program.
     pub(crate) flags: &'static [&'static str],
-    /// The part of a machine's view that outlives the process.
+    /// Returns the part of a machine's view that must outlive the process.
     pub(crate) shown: fn(&M) -> String,
-    /// The maximum size of both snapshots: their content, and sled's layout, which grows by half a mebibyte at a time.
+    /// The maximum size of both snapshots together, in bytes: their content, and sled's overhead, which grows in steps of
+    /// half a mebibyte.
     pub(crate) snapshot_bytes_max: u64,
 }
 
-/// One directory.
+/// One directory, and what is known about it.
 pub(crate) struct Lives<M: Actor> {
     files: TempDir,
     kept: Kept,
     about: About<M>,
     fsync: &'static str,
     pub(crate) chance: Chance,
-    /// Everything that was read so far.
+    /// Everything that has been read so far.
     pub(crate) past: Past<M>,
-    /// Numbers below this may have been issued before the last kill.
+    /// Sequence numbers below this one may have been issued before the last kill.
     bound: Seq,
     pub(crate) counts: Counts,
 }
@@ -81,7 +83,7 @@ impl<M: Actor> Lives<M> {
         data.to_owned()
     }
 
-    /// Starts the next life: sometimes after one that is killed during its start, or right after it.
+    /// Starts the next life. Sometimes another life comes first, which is killed during or soon after its startup.
     pub(crate) fn begin(&mut self) -> Daemon {
         let data = self.data();
         let ours = ["--data", &data, "--fsync", self.fsync];
@@ -106,7 +108,7 @@ impl<M: Actor> Lives<M> {
         daemon
     }
 
-    /// Lets these clients work until there are enough answers, kills the program, and reads what it left.
+    /// Lets these clients work until they have enough answers, kills the program (or sometimes stops it), and reads the directory.
     pub(crate) fn end<W: Send>(
         &mut self,
         daemon: Daemon,
@@ -142,7 +144,7 @@ impl<M: Actor> Lives<M> {
         assert_eq!(clean, ask_nicely, "stopped cleanly, or not");
     }
 
-    /// Reads the directory, which no process uses now, and compares it with everything known.
+    /// Reads the directory while no process uses it, and compares it with everything that is known.
     pub(crate) fn reckon(&mut self) {
         self.past.read_on(self.kept.keep());
         let tail = &self.past.tail;
@@ -156,7 +158,8 @@ impl<M: Actor> Lives<M> {
         self.compare_recovered();
     }
 
-    /// Checks the state that the next start will find: newest snapshot and remaining journal give the same as the whole journal.
+    /// Checks the state that the next startup will recover: the latest snapshot and the remaining journal give the same
+    /// state as the whole journal.
     fn compare_recovered(&mut self) {
         let data = self.data();
         let (machine, found) = past::recovered::<M>(Path::new(&data));
@@ -180,7 +183,7 @@ impl<M: Actor> Lives<M> {
         self.counts.trimmed = first.first().map_or(0, |first| first - 1);
     }
 
-    /// Checks that the running program has the state that the journal gives.
+    /// Checks that the running program has the state that follows from the journal.
     fn compare_live(&mut self) {
         let before = self.past.numbers.len();
         self.past.read_on(self.kept.keep());
@@ -194,8 +197,8 @@ impl<M: Actor> Lives<M> {
         );
     }
 
-    /// Checks that records that were read once stay unchanged, and that a node on a copy of the directory has the same digest as
-    /// a replay of its journal.
+    /// Checks that records that were read before have not changed, and that a node on a copy of the directory has the
+    /// same digest as a replay of its journal.
     pub(crate) fn compare_again(&self) {
         let whole = past::read::<M>(self.kept.keep());
         assert!(
@@ -220,7 +223,7 @@ impl<M: Actor> Lives<M> {
     }
 }
 
-/// Copies files and folders, but no sockets.
+/// Copies files and folders. Sockets are left out.
 fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a new directory");
     for entry in std::fs::read_dir(from).expect("the directory exists") {
@@ -235,7 +238,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the digest of an actor in the running program, from its status.
+/// Returns the digest of an actor, from the status of the running program.
 fn live_digest(data: &Path, actor: &str) -> String {
     let socket = data.join("sexton.sock");
     let mut stream = UnixStream::connect(socket).expect("the socket is open");
@@ -251,18 +254,18 @@ fn live_digest(data: &Path, actor: &str) -> String {
         .to_owned()
 }
 
-/// What a campaign encountered. Each count has a minimum: a campaign proves nothing about a case that never occurred.
+/// Counts of a campaign, each with a minimum, because a campaign proves nothing about a case that never occurred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Kills of a program that was ready.
+    /// Kills of the program when it was ready.
     pub(crate) kills: u64,
-    /// Commands answered.
+    /// Commands that were answered.
     pub(crate) answered: u64,
     /// Checkpoints whose mark is in the journal.
     checkpoints: u64,
     /// Kills that left an incomplete snapshot.
     kills_amid: u64,
-    /// Starts of the program, or of its recovery alone, that began with a snapshot.
+    /// Startups of the program, or of its recovery alone, that began from a snapshot.
     starts_from: u64,
     /// Segments of the journal that were removed.
     trimmed: u64,
@@ -271,7 +274,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the counts that are still too small after this number of kills, as text; `None` if all are large enough.
+    /// Returns the counts that are too small after this number of kills, as text, or `None` if all are large enough.
     fn missing(&self, kills: u64) -> Option<String> {
         let floors = [
             ("kills", self.kills, kills),
@@ -328,12 +331,12 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().expect("the setting is a number"))
 }
 
-/// Returns the number of kills: `usual`, or a share of `SEXTON_CRASH_KILLS` in proportion to `all`.
+/// Returns the number of kills: `usual`, or the same share of `SEXTON_CRASH_KILLS` as `usual` is of `all`.
 pub(crate) fn kills(usual: u64, all: u64) -> u64 {
     setting("SEXTON_CRASH_KILLS").map_or(usual, |kills| kills * usual / all)
 }
 
-/// Returns how long a campaign that does not count kills runs, in seconds.
+/// Returns the time that a campaign runs that does not count kills, in seconds.
 pub(crate) fn seconds(usual: u64) -> u64 {
     setting("SEXTON_CRASH_SECONDS").unwrap_or(usual)
 }
@@ -343,8 +346,8 @@ pub(crate) fn seed() -> u64 {
     setting("SEXTON_CRASH_SEED").unwrap_or(1)
 }
 
-/// Uses one directory after another, from one seed to the next, until there were enough kills and enough of everything
-/// else: the moment of each kill depends on the machine. `live` takes the seed and the number of kills that is enough.
+/// Uses one directory after another, each with the next seed, until all counts have reached their minimum, since the
+/// moment of each kill depends on the machine. `live` takes the seed and the number of kills after which it may stop.
 pub(crate) fn campaign(kills: u64, mut live: impl FnMut(u64, u64) -> Counts) -> Counts {
     let mut seed = seed();
     let mut counts = Counts::default();

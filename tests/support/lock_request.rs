@@ -3,7 +3,7 @@
 use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::spine::delivery::Item;
 
-/// Requests a lock with a TTL of ten minutes, or waits for it as long.
+/// Returns a request for a lock with a TTL of ten minutes, which also waits for the lock for up to ten minutes.
 pub(crate) fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
     let name = |bytes: &[u8]| Name::new(bytes).expect("the name is short");
     Item::Message(Message::Request {

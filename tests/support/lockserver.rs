@@ -1,5 +1,5 @@
-//! A minimal LockServer client: it sends bytes and reads a given number of bytes. It does not use the crate's own codec,
-//! so that a mistake in one is not hidden by the same mistake in the other.
+//! A minimal LockServer client, which sends bytes and reads a given number of bytes. It does not use the crate's own
+//! codec, so that a mistake in that codec cannot hide in the tests.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -20,11 +20,11 @@ pub(crate) struct Client {
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListedEntry {
-    /// Its position among the contenders.
+    /// Its priority among contenders.
     pub(crate) priority: u8,
-    /// Seconds to live as owner.
+    /// The remaining time to live as the owner, in seconds.
     pub(crate) ttl: u16,
-    /// Seconds to wait as contender.
+    /// The remaining time to wait as a contender, in seconds.
     pub(crate) ttw: u16,
     /// The index.
     pub(crate) index: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct ListedEntry {
 }
 
 impl Client {
-    /// Connects, whatever the server sends.
+    /// Connects, and does not read the greeting.
     pub(crate) fn dial(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -44,7 +44,7 @@ impl Client {
         Ok(Self { stream })
     }
 
-    /// Connects, and expects to be accepted.
+    /// Connects, and reads the greeting. Returns an error if the server did not accept the connection.
     pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
         let mut client = Self::dial(address)?;
         match client.receive(1)?.as_slice() {
@@ -58,7 +58,7 @@ impl Client {
         &self.stream
     }
 
-    /// Sends all of these bytes.
+    /// Sends these bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
@@ -88,7 +88,7 @@ impl Client {
         self.receive(count)
     }
 
-    /// Sends a command that is answered with a number of two bytes.
+    /// Sends a command whose reply is a number of two bytes. Returns the number.
     pub(crate) fn number(&mut self, command: &[u8]) -> io::Result<u16> {
         self.send(command)?;
         self.receive_number()
@@ -102,18 +102,18 @@ impl Client {
             .fold(0, |sum, byte| sum << 8 | u16::from(*byte)))
     }
 
-    /// Renews; returns whether the lock existed.
+    /// Renews an entry. Returns whether it existed.
     pub(crate) fn renew(&mut self, key: &str, index: &str, owner: &str) -> io::Result<bool> {
         Ok(self.ask(&renew(key, index, owner), 1)? == [1])
     }
 
-    /// Returns the owner of a lock; empty if there is none.
+    /// Returns the owner of a lock. The name is empty if there is none.
     pub(crate) fn owner(&mut self, key: &str, index: &str) -> io::Result<Vec<u8>> {
         self.send(&find_owner(key, index))?;
         self.receive_name()
     }
 
-    /// Lists every entry of a key.
+    /// Returns every entry of a key.
     pub(crate) fn list(&mut self, key: &str) -> io::Result<Vec<ListedEntry>> {
         let count = self.number(&list(key))?;
         (0..count)
@@ -147,12 +147,12 @@ impl Client {
     }
 }
 
-/// Encodes command 01.
+/// Encodes command 01, which finds the owner of a lock.
 pub(crate) fn find_owner(key: &str, index: &str) -> Vec<u8> {
     command(1, &[key, index])
 }
 
-/// Encodes command 02. The terms are seconds to live, seconds to wait, and priority.
+/// Encodes command 02, which requests a lock. The terms are seconds to live, seconds to wait, and priority.
 pub(crate) fn request(key: &str, index: &str, owner: &str, terms: (u16, u16, u8)) -> Vec<u8> {
     let (ttl, ttw, priority) = terms;
     let mut bytes = command(2, &[key, index, owner]);
@@ -162,27 +162,27 @@ pub(crate) fn request(key: &str, index: &str, owner: &str, terms: (u16, u16, u8)
     bytes
 }
 
-/// Encodes command 03.
+/// Encodes command 03, which finds a contender's position.
 pub(crate) fn find_contender(key: &str, index: &str, owner: &str) -> Vec<u8> {
     command(3, &[key, index, owner])
 }
 
-/// Encodes command 04.
+/// Encodes command 04, which renews an entry.
 pub(crate) fn renew(key: &str, index: &str, owner: &str) -> Vec<u8> {
     command(4, &[key, index, owner])
 }
 
-/// Encodes command 05.
+/// Encodes command 05, which releases a lock.
 pub(crate) fn release(key: &str, index: &str, owner: &str) -> Vec<u8> {
     command(5, &[key, index, owner])
 }
 
-/// Encodes command 06.
+/// Encodes command 06, which releases all locks of an owner.
 pub(crate) fn release_all(owner: &str) -> Vec<u8> {
     command(6, &[owner])
 }
 
-/// Encodes command 07.
+/// Encodes command 07, which lists the entries of a key.
 pub(crate) fn list(key: &str) -> Vec<u8> {
     command(7, &[key])
 }

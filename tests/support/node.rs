@@ -1,4 +1,4 @@
-//! A node inside the test's own process, with a LockServer listener on a free port, and ways to wait for its answers.
+//! A node in the test's own process, with a LockServer listener on a free port, and functions that wait for its answers.
 
 pub(crate) use sexton::block_on as wait;
 
@@ -9,7 +9,7 @@ use sexton::spine::delivery::Item;
 use sexton::{Config, Node};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Configures a LockServer listener on a free port of loopback.
+/// Returns the configuration of a LockServer listener on a free port of loopback.
 pub(crate) fn listener() -> LockserverConfig {
     LockserverConfig {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -17,7 +17,7 @@ pub(crate) fn listener() -> LockserverConfig {
     }
 }
 
-/// Opens a node, and returns the address of its LockServer listener.
+/// Opens a node. Also returns the address of its LockServer listener.
 pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
     let node = Node::open(config).expect("the node opens");
     let address = node.handle().listeners().lockserver;

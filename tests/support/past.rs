@@ -1,5 +1,5 @@
-//! The history of one actor in a data directory, read through the library while no coordinator uses it, or from a copy: the
-//! journal from its beginning and, separately, the result of the node's own recovery.
+//! The history of one actor, read through the library from a data directory that no coordinator uses, or from a copy: the
+//! whole journal and, separately, the result of the node's own recovery.
 
 use sexton::ids::Seq;
 use sexton::persist::disk::RealDisk;
@@ -12,17 +12,17 @@ use sexton::spine::recovery::{self, Recovering, Replica, Scope, decode_mark, rec
 use std::path::Path;
 use std::sync::Arc;
 
-/// A message that changed the state.
+/// A message that changed the state, with its outcome.
 #[derive(Debug)]
 pub(crate) struct Entry<M: Machine> {
     pub(crate) seq: Seq,
     pub(crate) message: M::Message,
 }
 
-/// The log of a directory from its beginning, as far as it has been read.
+/// The log of a directory, as much as has been read so far.
 pub(crate) struct Past<M: Machine> {
     pub(crate) entries: Vec<Entry<M>>,
-    /// The number of each record.
+    /// The sequence number of each record.
     pub(crate) numbers: Vec<Seq>,
     /// The number of checkpoints whose mark is in the journal.
     pub(crate) checkpoints: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Past<M: Machine> {
     replica: Replica<M>,
 }
 
-/// Reads a journal from its beginning, and commits each entry as it is read.
+/// Reads a journal from its first record, and applies each entry.
 pub(crate) fn read<M: Actor>(files: &Path) -> Past<M> {
     let mut past = Past::default();
     past.read_on(files);
@@ -55,7 +55,7 @@ impl<M: Actor> Past<M> {
         self.replica.machine()
     }
 
-    /// Reads the new records.
+    /// Reads the records that were added since the last call.
     pub(crate) fn read_on(&mut self, files: &Path) {
         let disk = RealDisk::new(files);
         let begin = Begin {
@@ -120,6 +120,6 @@ pub(crate) fn recovered<M: Actor>(files: &Path) -> (M, recovery::Past) {
     );
     (
         replica.into_parts().machine,
-        found.expect("the past is repeated"),
+        found.expect("the recovery succeeds"),
     )
 }

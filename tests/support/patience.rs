@@ -1,15 +1,15 @@
-//! Waiting for events in another process or thread, with a generous timeout: when it expires, something hangs. A test never
-//! fails because something was slow.
+//! Waiting for events in another process or thread, with a timeout so long that it only expires if something hangs. So a
+//! test does not fail because the machine is slow.
 
 use std::time::Duration;
 
-/// How long a test waits for an event before it fails.
+/// The time that a test waits for an event before it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The interval of polling.
+/// The time between two polls.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Polls until there is a value, or fails after [`PATIENCE`].
+/// Polls until there is a value, and returns it. Fails the test after [`PATIENCE`].
 #[expect(
     clippy::disallowed_methods,
     reason = "events of another process can only be polled for"
@@ -19,7 +19,7 @@ pub(crate) fn until<T>(event: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        // Most events happen soon.
+        // Most events happen soon, so the first polls do not sleep.
         if looks < 100 {
             std::thread::yield_now();
         } else {

@@ -1,9 +1,9 @@
-//! System resources of a process: the connections that it may have, and the memory that it uses.
+//! System resources of a process: its descriptors, which limit its connections, and its memory.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt::Display;
 
-/// Raises this process' limit of descriptors as far as allowed, and returns it.
+/// Raises this process' limit of descriptors to its maximum, and returns the new limit.
 pub(crate) fn raise_descriptor_limit() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let raised = Rlimit {
@@ -16,7 +16,7 @@ pub(crate) fn raise_descriptor_limit() -> usize {
     })
 }
 
-/// Returns how many of the `wanted` connections this process can have, with its limit raised.
+/// Returns how many of the `wanted` connections this process can have once its limit is raised.
 #[expect(clippy::print_stdout, reason = "skipped parts are reported")]
 pub(crate) fn connections(wanted: usize) -> usize {
     let allowed = raise_descriptor_limit();
@@ -27,7 +27,7 @@ pub(crate) fn connections(wanted: usize) -> usize {
     count
 }
 
-/// Returns the resident memory of a process in KiB, by its number or `self`.
+/// Returns the resident memory of a process in KiB. The process is given by its PID, or as `self`.
 pub(crate) fn resident(process: impl Display) -> u64 {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(path).expect("a live process");

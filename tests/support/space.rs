@@ -1,8 +1,9 @@
-//! The content of a data directory: no unknown files, and no growth, however often the program was killed.
+//! The files of a data directory: there are no unknown ones, and their size does not grow, however often the program was
+//! killed.
 
 use std::path::Path;
 
-/// The maximum number of segments: one in use, one prepared, and those that the older snapshot needs.
+/// The maximum number of segments: one in use, one prepared, and two that the older snapshot needs.
 const SEGMENTS_MAX: usize = 4;
 
 /// The files of a directory, with their sizes, by name.
@@ -19,7 +20,7 @@ impl Space {
         Self { files }
     }
 
-    /// Returns the size of the snapshots.
+    /// Returns the total size of the snapshots, in bytes.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
         let of_snapshots = |(name, _): &&(String, u64)| name.starts_with("snapshots/");
         self.files
@@ -29,7 +30,7 @@ impl Space {
             .sum()
     }
 
-    /// Asserts that every file is a known one, and that snapshots are not larger than this.
+    /// Asserts that every file is a known one, and that the snapshots are not larger than this number of bytes.
     pub(crate) fn check(&self, snapshot_bytes_max: u64) {
         let strays: Vec<&str> = self
             .files
@@ -72,7 +73,8 @@ fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
     }
 }
 
-/// Returns whether a data directory may have a file of this name. sled's `blobs/` must stay empty, because sled leaks these files.
+/// Returns whether a data directory may have a file of this name. sled's `blobs/` must stay empty, because sled never
+/// removes these files.
 fn is_known(name: &str) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     match folder {

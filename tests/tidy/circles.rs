@@ -1,7 +1,7 @@
-//! Files that import each other, directly or indirectly: a circle has no first file to read.
+//! Files that import each other, directly or indirectly, are a circle: none of them can be read first.
 //!
-//! A name that a `mod.rs` re-exports counts as imported from its own file. Names that a `mod.rs` uses from its own folder are
-//! not counted, because it has to name them.
+//! A name that a `mod.rs` re-exports counts as an import of the name's own file. The names that a `mod.rs` itself uses
+//! from its folder are not counted, because it must declare and re-export them.
 
 use crate::CIRCLES;
 use crate::paths::{imports, joined, module, written_out};
@@ -9,7 +9,7 @@ use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Files by their imports.
+/// The imports of each file.
 struct Graph {
     imports: BTreeMap<String, BTreeSet<String>>,
 }
@@ -43,7 +43,7 @@ impl Graph {
         }
     }
 
-    /// Returns every file that is reachable from this one.
+    /// Returns every file that a file imports, directly or indirectly.
     fn reached(&self, from: &str) -> BTreeSet<&str> {
         let imported = |file: &str| self.imports.get(file).into_iter().flatten();
         let mut reached = BTreeSet::new();
@@ -56,7 +56,7 @@ impl Graph {
         reached
     }
 
-    /// Returns files that import each other, each in one circle.
+    /// Returns the circles, each as the list of its files.
     fn circles(&self) -> BTreeSet<Vec<&str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = self
             .imports
@@ -75,7 +75,7 @@ impl Graph {
     }
 }
 
-/// Returns the names that a `mod.rs` re-exports, and their files.
+/// Returns the names that a `mod.rs` re-exports, each with its file.
 fn reexports(source: &Source) -> Vec<(String, String)> {
     let here = module(&source.path);
     let mut found = Vec::new();

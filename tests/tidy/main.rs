@@ -1,6 +1,7 @@
-//! The project's rules that no compiler checks, in one pass over the tree. The tables to edit are in `tables.rs` and `world.rs`.
+//! The project's rules that no compiler checks, tested in one pass over the tree. The tables to edit are in `tables.rs`
+//! and `world.rs`.
 //!
-//! Each rule has an example that breaks it and one that does not, so that a rule which checks nothing fails.
+//! Each rule has an example that breaks it and one that does not, so that a rule that finds nothing fails.
 
 mod circles;
 mod pages;
@@ -87,7 +88,7 @@ fn the_map_names_every_folder_and_document() {
         let mut places = source::folders(root, "src");
         places.extend(source::folders(root, "docs"));
         places.extend(source::files(root, "docs").into_iter().filter(|path| {
-            // There are many decisions; their folder represents them.
+            // The map has only the folder of the decisions, because there are many.
             !path.starts_with("docs/decisions/")
         }));
         places.retain(|place| !map.contains(place.as_str()) && !map.contains(short(place)));
@@ -101,7 +102,7 @@ fn the_map_names_every_folder_and_document() {
     assert!(missing("").len() > 5, "an empty map would be noticed");
 }
 
-/// Returns the last name of a folder: one below a folder that the map names may be listed by it.
+/// Returns the last part of a folder's path, under which the map may list a folder inside another one.
 fn short(place: &str) -> &str {
     let last = place
         .trim_end_matches('/')

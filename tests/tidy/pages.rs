@@ -1,12 +1,12 @@
-//! The documentation: links have targets, every page is part of the site, every error has its row, and quoted figures are the
-//! measured ones.
+//! Rules for the documentation: links have targets, every page is in the table of contents, every error has its row, and
+//! quoted figures are the measured ones.
 
 use crate::source::files;
 use sexton::refusal::Reason;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-/// Files whose error texts are never shown, and why.
+/// Files whose error texts are never shown, each with the reason.
 const UNSEEN: &[(&str, &str)] = &[(
     "src/protocols/lockserver/codec.rs",
     "LockServer's clients get a byte instead: docs/protocols/lockserver.md",
@@ -84,7 +84,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Returns a path without `.` and `..`; `None` if it leads out of the repository.
+/// Returns a path without `.` and `..`, or `None` if it leads out of the repository.
 fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -101,7 +101,7 @@ fn plain(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// Returns the problem with a link of a page, if there is one.
+/// Returns the problem with a link on a page, or `None`.
 fn broken(from: &str, link: &str) -> Option<String> {
     let wrong = |what: &str| Some(format!("{from}: ({link}) {what}"));
     if link.starts_with("https://") {
@@ -120,7 +120,7 @@ fn broken(from: &str, link: &str) -> Option<String> {
     let Some(target) = target.filter(|target| root().join(target).exists()) else {
         return wrong("leads nowhere");
     };
-    // The site contains the files below `docs/`.
+    // The site consists of the files in `docs/`.
     if from.starts_with("docs/") && !target.starts_with("docs") {
         return wrong("leads out of the site");
     }
@@ -143,7 +143,7 @@ fn every_link_leads_somewhere() {
     }
     assert!(count > 100, "{count} links were found");
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
-    // Each kind of broken link would be found.
+    // Check that each kind of broken link is found.
     for (from, link) in [
         ("README.md", "docs/nothing.md"),
         ("README.md", "docs/operations.md#nothing"),
@@ -206,7 +206,8 @@ fn every_reason_has_a_row_among_the_errors() {
     }
 }
 
-/// Returns the constant parts of a text around its values, without backquotes, which are omitted on the page, too.
+/// Returns the constant parts of a text between its values. Backquotes are removed, because they are also removed from
+/// the page.
 fn parts(text: &str) -> Vec<String> {
     let lines = text.split("\\\n").map(str::trim_start);
     let text = lines.collect::<String>();
@@ -216,7 +217,7 @@ fn parts(text: &str) -> Vec<String> {
     pieces.map(after).collect()
 }
 
-/// Returns the quoted text that begins here.
+/// Returns the quoted text at the beginning of `source`, or `None`.
 fn quoted(source: &str) -> Option<&str> {
     let text = source.trim_start().strip_prefix('"')?;
     let mut ends = text.match_indices('"').map(|(at, _)| at);
@@ -224,7 +225,8 @@ fn quoted(source: &str) -> Option<&str> {
     text.get(..end)
 }
 
-/// Returns the error texts of a file: of `#[error("…")]`, and of `fn words`, which has those of another type.
+/// Returns the error texts of a file: those of `#[error("…")]`, and those of `fn words`, which returns the texts of
+/// another type.
 fn texts(source: &str) -> Vec<&str> {
     let attributes = source.split("#[error(").skip(1);
     let words = source.split("const fn words(refused").skip(1);
@@ -234,8 +236,8 @@ fn texts(source: &str) -> Vec<&str> {
     attributes.chain(arms).filter_map(quoted).collect()
 }
 
-/// Returns the texts of failures of commands that have no help line. Refusals of the operating system have one row on the page,
-/// `failed to ACTION: WHY`.
+/// Returns the error texts of commands without a help line. Errors of the operating system have one row on the page,
+/// `failed to ACTION: WHY`, and are left out.
 fn helpless(source: &str) -> Vec<&str> {
     let kinds = ["found", "usage", "unreachable", "halted", "of_command"];
     let begins = kinds.map(|kind| format!("Failure::{kind}("));
@@ -266,7 +268,8 @@ fn helpless(source: &str) -> Vec<&str> {
     texts.filter(|text| !is_one_row(text)).collect()
 }
 
-/// Returns whether a message on a page contains all these parts, in this order. Texts after `failed to` are shown with these words.
+/// Returns whether a message on a page has all these parts, in this order. Texts that are shown after `failed to` have
+/// these words on the page.
 fn shows(message: &str, parts: &[String]) -> bool {
     let after = message.strip_prefix("failed to ").unwrap_or(message);
     has(message, parts) || has(after, parts)
@@ -283,7 +286,7 @@ fn has(text: &str, parts: &[String]) -> bool {
     true
 }
 
-/// Returns the first column of the tables of a page, without backquotes.
+/// Returns the first column of the tables of a page, with backquotes removed.
 fn messages(page: &str) -> Vec<String> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let cells = rows.filter_map(|row| row.split(" | ").next());
@@ -306,7 +309,7 @@ fn every_error_is_among_the_errors() {
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();
         for text in [texts(source), helpless(source)].concat() {
             let parts = parts(text);
-            // A text that consists only of a value is the text of another error.
+            // A text without words consists of a value, which is the text of another error.
             let has_words = |part: &String| part.chars().any(char::is_alphabetic);
             if !parts.iter().any(has_words) {
                 continue;

@@ -1,8 +1,8 @@
-//! The imports of a file: every path of the library in its code, with groups expanded.
+//! The imports of a file: all paths of the library in its code, with groups such as `{a, b}` expanded.
 
 use crate::source::Source;
 
-/// Returns the paths that a file uses, from the root of the library: `lookup::slab::Slab`.
+/// Returns the paths of the library that a file uses, without `crate::`, such as `lookup::slab::Slab`.
 pub(crate) fn imports(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     let parent = parent(&source.path);
@@ -21,7 +21,7 @@ pub(crate) fn imports(source: &Source) -> Vec<String> {
     found
 }
 
-/// Returns the module of a file, from the root of the library: empty for the root.
+/// Returns the module path of a file, without `crate`. It is empty for the root.
 pub(crate) fn module(path: &str) -> String {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
     let path = path.strip_suffix("mod").unwrap_or(path);
@@ -44,7 +44,7 @@ pub(crate) fn joined(base: &str, path: &str) -> String {
     }
 }
 
-/// Returns the paths at the beginning of this code: several, if it is a group.
+/// Returns the path at the beginning of this code, or all of its paths if it is a group.
 pub(crate) fn written_out(code: &str) -> impl Iterator<Item = String> {
     let code = code.trim_start();
     let mut paths = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn written_out(code: &str) -> impl Iterator<Item = String> {
     paths.into_iter()
 }
 
-/// Returns the items between the commas of a group, up to its end.
+/// Returns the items of a group, which commas separate, up to the group's end.
 fn parts(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {

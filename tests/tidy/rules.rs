@@ -1,4 +1,4 @@
-//! The rules, each with examples.
+//! The rules, each with examples that keep and break it.
 
 use crate::paths;
 use crate::source::{Source, names};
@@ -8,7 +8,7 @@ type Example = (&'static str, &'static str);
 
 /// A rule of the project.
 pub(crate) struct Rule {
-    /// The requirement.
+    /// The rule in words, as a failure shows it.
     pub(crate) says: &'static str,
     /// Finds violations in a file.
     pub(crate) check: fn(&Source) -> Vec<String>,
@@ -305,7 +305,7 @@ fn imports(source: &Source) -> Vec<String> {
     };
     let module = paths::module(&source.path);
     let its_own = module.split("::").take(2).collect::<Vec<_>>().join("::");
-    // Only the names that an actor's `mod.rs` exports are for others.
+    // Other code may only use the names that an actor's `mod.rs` exports.
     let inner = |import: &str| {
         let mut parts = import.split("::");
         let (Some("actors"), Some(actor), Some(file)) = (parts.next(), parts.next(), parts.next())
@@ -383,7 +383,7 @@ fn words(name: &str) -> Vec<String> {
 
 fn machine_paths(source: &Source) -> Vec<String> {
     let mut paths = vec![["/wo", "rk/"], ["/ho", "me/"], ["/ro", "ot/"]];
-    // A page may name a temporary folder where it tells a reader to try something.
+    // Pages of the documentation may name a temporary folder in an example.
     if source.is_rust() {
         paths.push(["/t", "mp/"]);
     }

@@ -1,13 +1,13 @@
-//! The tree as text: its files, and their code without comments and quoted text.
+//! The text files of the tree, and their code with comments and quoted text removed.
 
 use std::path::Path;
 
 /// A text file of the repository.
 pub(crate) struct Source {
-    /// Its path from the root, with `/`.
+    /// Its path from the root of the repository, with `/` as separator.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The text with comments and quoted text blanked out, and without the tests at the end.
+    /// The text with comments and quoted text replaced by spaces, and without the tests at its end.
     pub(crate) code: String,
 }
 
@@ -53,7 +53,7 @@ impl Source {
         self.path.rsplit('.').next() == Some("rs")
     }
 
-    /// Returns whether the file is part of the product, not of its tests.
+    /// Returns whether the file is part of the product and not of its tests.
     pub(crate) fn is_product(&self) -> bool {
         let tests = [
             "src/actors/lock/tests.rs",
@@ -66,7 +66,7 @@ impl Source {
     }
 }
 
-/// Lists files below a folder, as paths from the root, without build output and version control.
+/// Returns the files in a folder, at any depth, as paths from the root. Build output and version control are left out.
 pub(crate) fn files(root: &Path, folder: &str) -> Vec<String> {
     walk(root, folder)
         .into_iter()
@@ -74,7 +74,7 @@ pub(crate) fn files(root: &Path, folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// Lists folders below a folder, each with a `/` at its end.
+/// Returns the folders in a folder, at any depth, each with a `/` at its end.
 pub(crate) fn folders(root: &Path, folder: &str) -> Vec<String> {
     walk(root, folder)
         .into_iter()
@@ -111,7 +111,7 @@ fn walk(root: &Path, folder: &str) -> Vec<String> {
     found
 }
 
-/// Returns Rust text with every comment and every quoted text replaced by spaces. Line numbers stay the same.
+/// Returns Rust source with every comment and every quoted text replaced by spaces. Line numbers stay the same.
 fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -162,7 +162,7 @@ fn quoted_len(rest: &str) -> usize {
     rest.len()
 }
 
-/// Returns the length of a quoted character; zero for a lifetime.
+/// Returns the length of a character literal, or zero for a lifetime.
 fn character_len(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
@@ -177,7 +177,7 @@ fn character_len(rest: &str) -> usize {
     }
 }
 
-/// Returns code up to the module of tests that ends the file.
+/// Returns the code up to the module of tests at its end.
 fn without_tests(code: &str) -> String {
     match code.split_once("#[cfg(test)]\nmod tests {") {
         Some((before, _)) => before.to_owned(),
@@ -185,7 +185,7 @@ fn without_tests(code: &str) -> String {
     }
 }
 
-/// Returns whether code has this path or word, not as part of a longer word.
+/// Returns whether the code contains this path or word, and not only as part of a longer word.
 pub(crate) fn names(code: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {

@@ -1,7 +1,8 @@
-//! What each part of the tree may name and import, and the maximum length of its files.
+//! Tables of what each part of the tree may name and import, and the maximum length of its files.
 
-/// The parts of the library that a part may import: the longest prefix of a file's path decides. An entry without `::` at
-/// its end also allows what lies below it, and [`ITS_OWN`] is the folder of the actor to which a file belongs.
+/// The parts of the library that a part may import. The row with the longest prefix of a file's path applies. An entry
+/// that does not end with `::` also allows everything below it. [`ITS_OWN`] stands for the folder of the actor to which
+/// the file belongs.
 pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/ids.rs", &[]),
     ("src/clock.rs", &["ids"]),
@@ -9,7 +10,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/schedule/", &["clock", "schedule"]),
     // The content of records does not depend on their encoding.
     ("src/decode.rs", &[]),
-    // The kernel layer does not know what it is used for.
+    // The kernel layer does not depend on its uses.
     (
         "src/kernel/",
         &["actors::process::Identity", "bytes", "ids", "kernel"],
@@ -25,7 +26,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "kernel",
         ],
     ),
-    // The code that performs an actor's actions knows that actor, and the world.
+    // A port performs the actions of one actor, so it depends on that actor and on the outside world.
     (
         "src/ports/",
         &[
@@ -33,7 +34,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("src/persist/", &["clock", "decode", "ids", "persist"]),
-    // The one list of actors, and what is generated from it.
+    // This file lists all actors.
     (
         "src/actors/mod.rs",
         &[
@@ -63,7 +64,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/spine/runtime/",
         &["block_on", "clock", "decode", "ids", "persist", "spine"],
     ),
-    // Look-up structures only know slots, time and pages.
+    // Look-up structures depend only on slots, time and pages.
     ("src/lookup/mod.rs", &[]),
     (
         "src/lookup/deadlines.rs",
@@ -100,9 +101,9 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "ids",
         ],
     ),
-    // Stored effects depend on nothing that may change below them.
+    // Stored effects must not depend on anything that may change independently of the format.
     ("src/spine/effect.rs", &["ids"]),
-    // A machine knows its own messages and the contract. One that needs more has a row of its own.
+    // A machine depends on its own messages and on the contract. One that needs more has its own row.
     (
         "src/actors/",
         &[
@@ -153,8 +154,9 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "text",
         ],
     ),
-    // Processes for a lease are launched by the ProcessActor; the names of leases are those of locks.
-    // Tasks request locks and processes by their messages.
+    // The process actor launches processes for leases. Leases have the same names as locks.
+    //
+    // Tasks request locks and processes with messages of those actors.
     (
         "src/actors/dispatch/",
         &[
@@ -226,7 +228,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("src/actors/lock/machine.rs", LOCK_RULES),
-    // The content of the journal depends on nothing that may change below it.
+    // The content of the journal must not depend on anything that may change independently of the format.
     (
         "src/actors/lock/message.rs",
         &[
@@ -257,7 +259,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "status",
         ],
     ),
-    // The whole node is shown over HTTP.
+    // HTTP shows the state of the whole node.
     (
         "src/protocols/http/",
         &[
@@ -278,7 +280,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "text",
         ],
     ),
-    // The requests that a node accepts do not depend on protocols: only the composition root knows both.
+    // The requests that a node accepts do not depend on protocols. Only the code that opens a node depends on both.
     (
         "src/handle/",
         &[
@@ -338,7 +340,8 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "status",
         ],
     ),
-    // Where a node's listeners are opened, and failures to open them are reported: nowhere else below the tools.
+    // These two files open a node's listeners and report failures to open them. No other file outside the tools may do
+    // so.
     ("src/node/listeners.rs", LISTENERS),
     ("src/node/mod.rs", LISTENERS),
 ];
@@ -375,8 +378,8 @@ const LOCK_RULES: &[&str] = &[
     "ids",
 ];
 
-/// Files and folders that import each other, and the reason. No other circle is allowed, and none among actors, look-up
-/// structures or files for the disk.
+/// Files and folders that may import each other, with the reason. No other circle is allowed, and none among actors,
+/// look-up structures or files for the disk.
 pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
     (
         &["src/spine/checkpoint.rs", "src/spine/shared.rs"],

@@ -1,4 +1,4 @@
-//! Which files may use the outside world: the kernel, the clock, files, sockets, and the libraries for them.
+//! The files that may use the outside world: the kernel, the clock, files, sockets, and the libraries for them.
 
 /// A word of code, and the files or folders that may contain it.
 pub(crate) const WORLD: &[(&str, &[&str])] = &[
@@ -137,7 +137,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         ],
     ),
     ("SystemTime", &["tools/"]),
-    // A library catches no signals, prints nothing, and never ends its program.
+    // The library must not catch signals, print, or end its process: only tools do.
     ("tokio::signal", &["tools/"]),
     ("signal_hook", &["tools/"]),
     ("print", &["tools/"]),

@@ -28,7 +28,7 @@ fn where_the_bytes_are_cut_makes_no_difference() {
         let single = Client::of(row.input.chunks(1));
         assert_eq!(single.outcomes, whole.outcomes, "{}", row.text);
         assert_eq!(single.bodies, whole.bodies, "{}", row.text);
-        // Every position in short inputs; the ends and some positions between in long ones.
+        // Short inputs are split at every position, and long ones near both ends and at some positions in between.
         let len = row.input.len();
         for at in (0..=len).filter(|at| len < 1500 || *at < 300 || len - at < 50 || at % 997 == 0) {
             let (first, second) = row.input.split_at(at);
@@ -39,7 +39,7 @@ fn where_the_bytes_are_cut_makes_no_difference() {
     }
 }
 
-/// The pieces of random streams: an example of everything that means something in some position.
+/// The pieces of random streams, with an example of everything that has a meaning at some position.
 const PIECES: &[&[u8]] = &[
     b"put 0 0 1 5\r\nhello\r\n",
     b"put 0 0 1 5\r\n",
@@ -86,7 +86,8 @@ proptest! {
         }
         prop_assert_eq!(&client.outcomes, &whole.outcomes);
         prop_assert_eq!(&client.bodies, &whole.bodies);
-        // Less than a line is held, and no more of a body than has arrived, rounded up to the buffer's first step.
+        // The decoder holds less than a line, and no more of a body than has arrived, rounded up to the first size of the
+        // buffer.
         prop_assert!(client.held_bytes_max < LINE_BYTES_MAX + 4096);
     }
 }
@@ -176,7 +177,7 @@ fn a_body_that_is_let_go_of_is_swallowed_to_its_end() {
     }
 }
 
-/// The limit is a parameter of the decoder, so this needs no large bodies.
+/// The decoder gets its limit as a parameter, so this needs no large bodies.
 #[test]
 fn the_size_limit_is_the_decoders_and_to_the_byte() {
     for (limit, size, fits) in [(0, 0, true), (0, 1, false), (10, 10, true), (10, 11, false)] {

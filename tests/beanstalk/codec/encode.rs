@@ -174,7 +174,7 @@ fn a_tubes_statistics_have_their_keys_in_order() {
     );
 }
 
-/// A server's statistics in which every number differs.
+/// Returns a server's statistics in which every number is different.
 pub(crate) fn server() -> ServerStats<'static> {
     let mut commands = [0; Counted::COUNT];
     for (count, number) in commands.iter_mut().zip(100..) {
@@ -232,7 +232,7 @@ fn the_servers_statistics_have_their_keys_in_order() {
     );
 }
 
-/// The commands are in the order of their numbers.
+/// The commands are listed in the order of their numbers.
 #[test]
 fn each_command_is_counted_under_its_own_key() {
     for (counted, key) in [

@@ -1,5 +1,5 @@
-//! beanstalkd's protocol as bytes: the meaning of each line, however it was split, and the form of each reply. Where
-//! beanstalkd is installed, its replies to the same lines are compared.
+//! beanstalkd's protocol as bytes: the meaning of each line, even if it arrives in parts, and the form of each reply.
+//! Where beanstalkd is installed, its replies to the same lines are compared.
 
 mod decode;
 mod encode;

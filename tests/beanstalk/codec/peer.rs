@@ -1,5 +1,5 @@
-//! Sends the same bytes to beanstalkd itself. Replies that depend on the queues are ignored: the comparison is about which
-//! commands are refused, with which word, and which bytes are skipped.
+//! Sends the same bytes to beanstalkd itself. Replies that depend on queues are ignored. The test compares which commands
+//! are refused, with which error, and which bytes are skipped.
 
 use crate::beanstalkd::Server;
 use crate::chance::Chance;
@@ -11,7 +11,7 @@ use sexton::protocols::beanstalk::{Job, JobState, JobStats, Reply, TubeStats, en
 use std::io::Write as _;
 use std::net::Shutdown;
 
-/// beanstalkd, until this is dropped.
+/// A running beanstalkd. Killed when dropped.
 struct Beanstalkd {
     server: Server,
     /// Whether it is 1.13 or newer.
@@ -19,7 +19,7 @@ struct Beanstalkd {
 }
 
 impl Beanstalkd {
-    /// Starts beanstalkd; reports what is skipped and returns `None` if that is impossible.
+    /// Starts beanstalkd. If that is impossible, reports what is skipped and returns `None`.
     fn start() -> Option<Self> {
         let (server, version) = match Server::beanstalkd() {
             Ok(started) => started,
@@ -34,7 +34,7 @@ impl Beanstalkd {
                 return None;
             }
             Some(12) => false,
-            // A build from source does not always know its version.
+            // A build from source may have no version; it is taken for a new one.
             Some(13..) | None => true,
         };
         Some(Self { server, since_13 })
@@ -47,7 +47,7 @@ impl Beanstalkd {
             .stream()
             .try_clone()
             .expect("a second handle can be opened");
-        // beanstalkd stops reading while its replies are unread.
+        // beanstalkd stops reading while its replies are unread, so the input is sent by another thread.
         std::thread::scope(|threads| {
             let writing = threads.spawn(move || -> std::io::Result<()> {
                 writer.write_all(input)?;
@@ -63,14 +63,14 @@ impl Beanstalkd {
     }
 }
 
-/// Returns the minor number of a version 1.x.
+/// Returns the minor number of a version 1.x, or `None` if it is another version.
 fn minor(version: &str) -> Option<u32> {
     let (_, numbers) = version.split_once(" 1.")?;
     let digits = numbers.split(|it: char| !it.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 
-/// Returns the word of each refusal, and "accepted" for each other reply.
+/// Returns the error of each reply, or "accepted" if the reply is not an error.
 fn verdicts(mut replies: &[u8]) -> Vec<String> {
     let mut verdicts = Vec::new();
     while !replies.is_empty() {
@@ -86,7 +86,7 @@ fn verdicts(mut replies: &[u8]) -> Vec<String> {
     verdicts
 }
 
-/// Takes this many bytes and a line end.
+/// Takes this number of bytes and the line end after them.
 fn take<'a>(replies: &mut &'a [u8], len: usize) -> &'a [u8] {
     let (taken, rest) = replies.split_at(len);
     *replies = rest.strip_prefix(b"\r\n").expect("an end of line");
@@ -122,7 +122,8 @@ fn beanstalkd_says_what_the_table_says() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The parts of random sequences. No commands that wait, and no CR except before LF: the table covers both.
+/// The pieces of random inputs. No piece is a command that waits, and none has a CR except before an LF: the table covers
+/// both.
 const PIECES: &[&[u8]] = &[
     b"put 0 0 1 5\r\nhello\r\n",
     b"put 0 0 1 5\r\nhello world\r\n",
@@ -192,7 +193,7 @@ fn random_sequences_come_to_the_same() {
     }
 }
 
-/// Intentional differences: each of these inputs makes a client of beanstalkd wait.
+/// Intentional differences: with each of these inputs, a client of beanstalkd waits for a reply.
 #[test]
 fn beanstalkd_still_waits_where_the_table_says_so() {
     let Some(beanstalkd) = Beanstalkd::start() else {
@@ -217,7 +218,7 @@ fn beanstalkd_still_waits_where_the_table_says_so() {
     }
 }
 
-/// Clients compare the statistics as a whole, so the keys and their order are beanstalkd's.
+/// Clients read the whole block of statistics, so sexton has the same keys as beanstalkd, in the same order.
 #[test]
 fn the_servers_statistics_have_the_keys_of_beanstalkd() {
     let Some(beanstalkd) = Beanstalkd::start() else {
@@ -274,7 +275,7 @@ const PAUSED_ONCE: TubeStats<'static> = TubeStats {
     pause_time_left: 0,
 };
 
-/// A job's life: commands and replies.
+/// Returns the commands in a job's life, with their replies.
 fn life() -> Vec<(&'static str, Reply<'static>)> {
     vec![
         ("use 2010", Reply::Using(b"2010")),
@@ -317,7 +318,7 @@ fn the_replies_to_a_jobs_life_are_those_of_beanstalkd() {
     let mut ours = String::from_utf8(ours).expect("these replies are text");
     let mut theirs = String::from_utf8(beanstalkd.say(&input)).expect("these replies are text");
     if !beanstalkd.since_13 {
-        // Names were unquoted, so the blocks were shorter.
+        // sexton does not quote names, so the lengths of its blocks are ignored, and so are quotes.
         for replies in [&mut ours, &mut theirs] {
             let lines = replies.lines().filter(|line| !line.starts_with("OK "));
             *replies = lines.collect::<Vec<_>>().join("\n").replace('"', "");

@@ -1,4 +1,4 @@
-//! The table of lines and their results, and a client's bytes as a connection would provide them.
+//! The table of lines and their results, and a decoder that is fed as by a connection.
 
 use sexton::protocols::beanstalk::{Command, Decoder, Reply};
 
@@ -11,11 +11,11 @@ pub(crate) struct Row {
     pub(crate) text: &'static str,
     pub(crate) known_to: KnownTo,
     pub(crate) input: Vec<u8>,
-    /// Each command as the log shows it, or the word of its refusal.
+    /// The result of each command: the command as the log shows it, or its error.
     pub(crate) outcomes: Vec<String>,
 }
 
-/// The programs that behave as the row says.
+/// The programs that behave as the row states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KnownTo {
     /// Every beanstalkd since 1.12.
@@ -97,15 +97,15 @@ fn unit(text: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// The results of one connection's bytes, which arrive in parts.
+/// The results of bytes that arrive in parts, as over one connection.
 pub(crate) struct Client {
     decoder: Decoder,
-    /// Bytes that the decoder has not taken.
+    /// Bytes that the decoder has not consumed yet.
     rest: Vec<u8>,
     pub(crate) outcomes: Vec<String>,
     /// The body of each job.
     pub(crate) bodies: Vec<Vec<u8>>,
-    /// The maximum memory that was held between two parts, in bytes.
+    /// The maximum memory that the decoder held between two parts, in bytes.
     pub(crate) held_bytes_max: usize,
 }
 
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// The results of these parts, in order.
+    /// Returns the results of these parts, in order.
     pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut client = Self::new();
         for piece in pieces {
@@ -160,7 +160,7 @@ fn outcome(command: &Command<'_>) -> String {
     command.to_string()
 }
 
-/// Returns whether an outcome is a refusal. Other outcomes depend on the queues.
+/// Returns whether an outcome is an error. The replies of other outcomes depend on queues.
 pub(crate) fn is_refusal(outcome: &str) -> bool {
     matches!(
         outcome,

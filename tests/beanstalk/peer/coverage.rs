@@ -1,9 +1,9 @@
-//! Counts of what the sequences exercised: a comparison proves nothing about a case that never occurred.
+//! Counts of the cases in the compared sequences, since a comparison proves nothing about a case that never occurred.
 
 use std::fmt;
 use std::iter::Sum;
 
-/// How often each case occurred.
+/// The number of times that each case occurred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Coverage {
     /// A second connection began to wait for a tube.
@@ -14,7 +14,7 @@ pub(crate) struct Coverage {
     pub(crate) closed: u64,
     /// A reservation expired.
     pub(crate) expired: u64,
-    /// A job went from an expired reservation to a waiting connection.
+    /// A job was given to a waiting connection after its reservation by another one expired.
     pub(crate) handed_on: u64,
 }
 

@@ -1,8 +1,9 @@
-//! sexton compared with beanstalkd itself: the same random commands to both, on up to four connections, and every reply
-//! compared. Necessary differences are masked in `reply.rs`; documented ones (`docs/protocols/beanstalk.md`) are not tested.
+//! Compares sexton with beanstalkd itself: both get the same random commands, on up to four connections, and every reply
+//! is compared. `reply.rs` masks the necessary differences. Documented differences (`docs/protocols/beanstalk.md`) are
+//! not tested.
 //!
-//! `BEANSTALKD_PATH` names another beanstalkd than the installed one, `SEXTON_PEER_SEEDS` the number of sequences,
-//! `SEXTON_PEER_SEED` a single one. Where beanstalkd is not installed, all of it is reported as skipped.
+//! `BEANSTALKD_PATH` names another beanstalkd than the installed one, `SEXTON_PEER_SEEDS` the number of sequences, and
+//! `SEXTON_PEER_SEED` a single one. Where beanstalkd is not installed, the comparison is reported as skipped.
 
 mod coverage;
 mod pair;
@@ -21,11 +22,11 @@ use step::Step;
 /// The number of steps in a sequence: few enough that no span of a second ends during it.
 const STEPS: u64 = 80;
 
-/// The number of steps after each pause, in a sequence in which spans end, and the number of pauses.
+/// The number of steps after each pause in a sequence in which spans end. `BEATS` is the number of pauses.
 const STEPS_OF_A_BEAT: u64 = 15;
 const BEATS: u64 = 5;
 
-/// Reads a number that the caller of the tests may set; `None` if it is not set.
+/// Reads a number from the environment. Returns `None` if the variable is not set.
 #[expect(
     clippy::disallowed_methods,
     reason = "the caller of the tests sets the number"
@@ -44,7 +45,7 @@ fn seeds(usual: u64) -> Vec<u64> {
     }
 }
 
-/// Returns whether beanstalkd is installed, and reports it if not.
+/// Returns whether beanstalkd is installed. Reports a skipped test if it is not.
 #[expect(clippy::print_stdout, reason = "skipped tests are reported")]
 fn is_there() -> bool {
     match beanstalkd::Server::beanstalkd() {
@@ -59,11 +60,11 @@ fn is_there() -> bool {
     }
 }
 
-/// How often a sequence is restarted after it was aborted because the machine was busy and spans ended meanwhile.
+/// The maximum number of times that a sequence is repeated because the machine was so busy that spans ended during it.
 const TRIES: u32 = 20;
 
-/// Runs sequences on a few threads, each again until it ends in time, and adds up their coverage. `run` returns `None` for a
-/// sequence that was too late.
+/// Runs sequences on a few threads, and repeats each until it is completed in time. Returns the sum of their coverage.
+/// `run` returns `None` for a sequence that was not completed in time.
 #[expect(clippy::print_stdout, reason = "figures are printed")]
 fn compare(
     seeds: &[u64],
@@ -100,7 +101,7 @@ fn compare(
     coverage
 }
 
-/// Fails if one of these counts is 0, unless the seeds were set explicitly.
+/// Fails the test if one of these counts is 0, unless the environment sets the seeds.
 fn require(counts: &[(&str, u64)]) {
     let missing = counts.iter().find(|(_, count)| *count == 0);
     let is_chosen = ["SEXTON_PEER_SEED", "SEXTON_PEER_SEEDS"].map(set) != [None, None];
@@ -110,7 +111,7 @@ fn require(counts: &[(&str, u64)]) {
     );
 }
 
-/// Takes this many steps, unless time runs out.
+/// Takes this number of random steps, unless the sequence takes too long.
 fn take(pair: &mut Pair, chance: &mut Chance, steps: u64) -> Verdict {
     for _ in 0..steps {
         pair.look();
@@ -122,7 +123,7 @@ fn take(pair: &mut Pair, chance: &mut Chance, steps: u64) -> Verdict {
     Verdict::Same
 }
 
-/// Takes these steps, or as many as there is time for.
+/// Takes these steps, unless the sequence takes too long.
 fn take_all(pair: &mut Pair, steps: impl IntoIterator<Item = Step>) -> Verdict {
     let mut steps = steps.into_iter();
     let is_late = steps.any(|step| pair.take(&step) == Verdict::Late);
@@ -133,7 +134,8 @@ fn take_all(pair: &mut Pair, steps: impl IntoIterator<Item = Step>) -> Verdict {
     }
 }
 
-/// Makes two connections, if there are two, wait for the same tube, in either order: this rarely happens at random.
+/// Makes two connections wait for the same tube, in either order, which rarely happens at random. If there is one
+/// connection, it waits alone.
 fn wait_in_line(pair: &mut Pair, chance: &mut Chance, mut two: [usize; 2]) -> Verdict {
     if chance.below(2) == 0 {
         two.reverse();
@@ -144,7 +146,7 @@ fn wait_in_line(pair: &mut Pair, chance: &mut Chance, mut two: [usize; 2]) -> Ve
     take_all(pair, waits)
 }
 
-/// Begins a sequence: randomly, with two waiting connections, or with a reservation whose job two others wait for.
+/// Begins a sequence: with nothing, with two waiting connections, or with a reserved job for which two others wait.
 fn begin(pair: &mut Pair, chance: &mut Chance) -> Verdict {
     match (pair.spans(), chance.below(3)) {
         (_, 0) => Verdict::Same,
@@ -156,14 +158,14 @@ fn begin(pair: &mut Pair, chance: &mut Chance) -> Verdict {
     }
 }
 
-/// Runs sequences concurrently, with pauses in which spans of this kind end.
+/// Runs sequences concurrently. Spans of this kind end during the pauses in them.
 fn compare_with_pauses(seeds: &[u64], spans: Spans) -> Coverage {
     let threads = usize::try_from(SIDE_BY_SIDE).expect("a small number");
     let first = pair::now();
     compare(seeds, threads, |seed| with_pauses(seed, spans, first))
 }
 
-/// Runs one of these sequences. `first` is when the first of them could begin.
+/// Runs one sequence with pauses. `first` is the earliest time at which any sequence could begin.
 fn with_pauses(seed: u64, spans: Spans, first: Instant) -> Option<Coverage> {
     let mut chance = Chance::new(seed);
     let connections = 1 + chance.below(4);

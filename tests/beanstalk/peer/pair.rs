@@ -1,7 +1,7 @@
 //! Both servers, and their replies to the same steps.
 //!
-//! Steps are taken one after another: the next only when both servers have completed the last. Waiting connections are
-//! recognised from the statistics, requested over a separate connection.
+//! A step begins only when both servers have completed the previous one. A separate connection queries the statistics,
+//! which show whether connections wait.
 
 use crate::beanstalkd::{Client, Server};
 use crate::patience::until;
@@ -11,51 +11,52 @@ use crate::peer::step::{LASTING, Step, TUBES};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// No span, and no last second of one, ends within this time.
+/// The time for a whole sequence. It is shorter than any span, and than a span of one second less its last second's
+/// warning.
 const BEFORE_ANY_SPAN: Duration = Duration::from_millis(800);
 
-/// Beats are spaced so that spans of whole seconds that begin in one beat end between others: no whole number of seconds after
-/// a beat falls within this time of another beat.
+/// The time for the steps of a beat. Beats are spaced so that spans of whole seconds that begin in one beat end between
+/// beats: no whole number of seconds after a beat is within this time of another beat.
 const BEFORE_THE_NEXT_SPAN: Duration = Duration::from_millis(100);
 const BEAT: Duration = Duration::from_millis(1_370);
 
-/// The number of concurrent sequences with pauses. Each has its own part of a beat: if all continued at the same time, they
-/// would delay each other.
+/// The number of concurrent sequences with pauses. Their beats begin at different times, so that they do not delay each
+/// other.
 pub(crate) const SIDE_BY_SIDE: u32 = 16;
 
-/// Which spans end during a sequence.
+/// The spans that end during a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spans {
-    /// None ends.
+    /// No span ends.
     Last,
-    /// Delays, pauses, and waits with a timeout.
+    /// Delays, pauses and waits with a timeout end.
     End,
-    /// The TTR of reserved jobs.
+    /// The TTR of reserved jobs ends.
     Reservations,
 }
 
 /// The result of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Both gave the same replies, to the end.
+    /// Both servers gave the same replies to all steps.
     Same,
-    /// The machine was too busy: spans may have ended on one side only.
+    /// The machine was too busy: spans may have ended on one server only.
     Late,
 }
 
-/// Both servers.
+/// Both servers, and the steps so far.
 pub(crate) struct Pair {
     seed: u64,
     since_13: bool,
     ours: Side,
     theirs: Side,
-    /// Which connections wait for a job.
+    /// The connections that wait for a job.
     waiting: BTreeSet<usize>,
     /// The tubes that each connection watches.
     watching: Vec<BTreeSet<String>>,
-    /// The number of claimed jobs, on both sides.
+    /// The number of claimed jobs, which is the same on both servers.
     claimed: usize,
-    /// Tubes from which a reserve may have been served: see [`Pair::may_wait`].
+    /// Tubes from which a reserve may have been served. They restrict [`Pair::may_wait`].
     served: BTreeSet<String>,
     began: Instant,
     beat: Instant,
@@ -79,8 +80,8 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Sleeps for a millisecond, sexton's unit of time: of delays that end in the same millisecond, the one of the older job
-/// counts as the first, whichever began first.
+/// Sleeps for a millisecond, sexton's unit of time. If two delays end in the same millisecond, sexton takes the older job
+/// first, even if its delay began later.
 #[expect(
     clippy::disallowed_methods,
     reason = "another process is observed, in real time"
@@ -110,7 +111,7 @@ impl Side {
         side
     }
 
-    /// Returns a number from the statistics.
+    /// Returns a number of the statistics.
     fn count(&mut self, key: &str) -> usize {
         let stats = self.observer.ask("stats");
         let line = stats.lines().find_map(|line| line.strip_prefix(key));
@@ -120,7 +121,7 @@ impl Side {
             .expect("it is a number of the statistics")
     }
 
-    /// Waits until the server knows exactly these connections.
+    /// Waits until the server has exactly these connections.
     fn settle_connections(&mut self) {
         let expected = self.clients.len() + 1;
         until("the server knows its connections", || {
@@ -138,11 +139,12 @@ impl Side {
         self.settle_connections();
     }
 
-    /// Reads the replies to waiting connections, until exactly those without a reply wait according to the server.
+    /// Reads replies to waiting connections, until the server's count of waiting connections equals the number of those
+    /// without a reply.
     fn replies_or_waits(&mut self, waiting: &mut BTreeSet<usize>) -> Vec<(usize, Vec<u8>)> {
         let mut replies = Vec::new();
         until("each is answered, or waits", || {
-            // The count is read first: a connection that no longer waits is being answered.
+            // Query the count before reading: a connection that no longer waits may not have its reply yet.
             let waits = self.count("current-waiting");
             waiting.retain(|connection| match self.client(*connection).reply_so_far() {
                 Some(reply) => {
@@ -157,10 +159,10 @@ impl Side {
         replies
     }
 
-    /// Collects the replies of a pause. beanstalkd misses a reservation that ends in the very microsecond in which it checks,
-    /// until the client sends something, so each connection that does not wait sends a command first. A job that a waiting
-    /// connection was given in the pause may therefore have been reserved later than by sexton: a touch restarts its TTR
-    /// on both sides.
+    /// Collects the replies that arrived in a pause. beanstalkd misses a reservation that ends in the very microsecond in
+    /// which it checks, until its client sends something. So each connection that does not wait first sends a command. A
+    /// waiting connection may therefore have got a job later from beanstalkd than from sexton; a touch restarts the job's
+    /// TTR on both servers.
     fn after_pause(
         &mut self,
         mut waiting: BTreeSet<usize>,
@@ -180,7 +182,7 @@ impl Side {
         (replies, waiting)
     }
 
-    /// Takes a step; returns the replies by connection, and the connections that still wait.
+    /// Takes a step on this server. Returns the replies with their connections, and the connections that still wait.
     fn take(
         &mut self,
         step: &Step,
@@ -244,7 +246,7 @@ impl Pair {
         }
     }
 
-    /// Waits for this sequence's part of a beat, counted from when the first sequence could begin, and begins its beats there.
+    /// Waits until this sequence's part of a beat, counted from `first`, and begins its beats at that time.
     #[expect(
         clippy::disallowed_methods,
         reason = "another process is observed, in real time"
@@ -265,9 +267,10 @@ impl Pair {
         self.spans
     }
 
-    /// Returns the seconds of a delay or a pause, from a random number. Spans of one length that begin in the same beat end within
-    /// milliseconds of each other, and whether a wait ends before a job is ready would depend on the scheduler. So
-    /// where spans end, timeouts of waits have another length; where reservations expire, there are no other spans.
+    /// Returns the seconds of a delay or a pause, from a random number. Spans of the same length that begin in the same
+    /// beat end within milliseconds of each other, so whether a wait ends before a job is ready would depend on the
+    /// scheduler. Therefore waits have other timeouts in sequences in which spans end, and there are no other spans in
+    /// sequences in which reservations expire.
     pub(crate) fn seconds(&self, chosen: u64) -> u64 {
         match self.spans {
             Spans::Last => chosen,
@@ -276,7 +279,7 @@ impl Pair {
         }
     }
 
-    /// Returns the timeout of a wait in seconds, for the same reason.
+    /// Returns the timeout of a wait in seconds, with the same restriction.
     pub(crate) fn patience_s(&self, chosen: u64) -> u64 {
         match self.spans {
             Spans::Last | Spans::Reservations => chosen,
@@ -284,7 +287,7 @@ impl Pair {
         }
     }
 
-    /// Returns the counts of what the sequence exercised.
+    /// Returns the counts of the cases in the sequence.
     pub(crate) fn coverage(mut self) -> Coverage {
         self.coverage.expired = self.ours.count("job-timeouts") as u64;
         self.coverage
@@ -306,10 +309,10 @@ impl Pair {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether this connection may wait beside those that do. Of two that wait for one tube, sexton serves the first.
-    /// beanstalkd is certain to do so only if no reserve has been served from that tube before.
+    /// Returns whether this connection may wait while others do. If two connections wait for a tube, sexton serves the
+    /// first. beanstalkd is only certain to do so if no reserve has been served from the tube before.
     pub(crate) fn may_wait(&self, connection: usize) -> bool {
-        // beanstalkd may expire several reservations in another order when they end at about the same time.
+        // If several reservations end at about the same time, beanstalkd may expire them in another order.
         if self.spans == Spans::Reservations && self.claimed > 1 {
             return false;
         }
@@ -321,7 +324,8 @@ impl Pair {
         })
     }
 
-    /// Returns whether a connection may reserve: for the same reason, at most one job is reserved while another connection waits.
+    /// Returns whether a connection may reserve. While another connection waits, only one reservation may expire at a
+    /// time, for the same reason.
     pub(crate) fn may_reserve(&self, is_alone: bool) -> bool {
         let may_expire = self.spans == Spans::Reservations;
         !may_expire || is_alone && (self.waiting.is_empty() || self.claimed == 0)
@@ -332,7 +336,7 @@ impl Pair {
         self.watching.get(connection).expect("there is this one")
     }
 
-    /// Returns how many connections wait for a job of this tube.
+    /// Returns the number of connections that wait for a job of this tube.
     fn line(&self, tube: &str) -> usize {
         let waiting = self.waiting.iter();
         waiting
@@ -340,13 +344,14 @@ impl Pair {
             .count()
     }
 
-    /// Returns how many tubes have two waiting connections.
+    /// Returns the number of tubes for which two connections wait.
     fn pairs(&self) -> usize {
         let tubes = TUBES.iter();
         tubes.filter(|tube| self.line(tube) > 1).count()
     }
 
-    /// Returns whether several jobs may become ready at the same time for a waiting connection if this connection ends.
+    /// Returns whether several jobs may become ready at the same time while another connection waits, if this connection
+    /// ends.
     pub(crate) fn may_give_back_several(&self, connection: usize) -> bool {
         self.claimed > 1 && self.waiting.iter().any(|waiting| *waiting != connection)
     }
@@ -361,14 +366,14 @@ impl Pair {
         };
     }
 
-    /// Notes which connections a step has given jobs, and the tubes that the jobs may come from; to be called before `waiting` and
-    /// `watching` change. Returns whether there are any.
+    /// Records the tubes from which a step may have given jobs, and counts the cases. Must be called before `waiting` and
+    /// `watching` change. Returns whether any job was given.
     fn note_served(&mut self, step: &Step, replies: &[(usize, Vec<u8>)]) -> bool {
         let pairs = self.pairs() as u64;
         if let Step::Close(connection) | Step::End(connection) = step {
             self.coverage.closed += u64::from(self.is_waiting(*connection));
         }
-        // A reserve by id bypasses the line of waiting connections.
+        // A reserve by id ignores the order of waiting connections.
         if matches!(step, Step::Say { bytes, replies: 1, .. } if bytes.starts_with(b"reserve-job"))
         {
             return false;
@@ -389,7 +394,8 @@ impl Pair {
         is_any
     }
 
-    /// Notes how a step changes the tubes that its connection watches. Returns all tubes that it watched at any time meanwhile.
+    /// Records how a step changes the tubes that its connection watches. Returns all tubes that it watched at any time
+    /// during the step.
     fn note(&mut self, step: &Step) -> BTreeSet<String> {
         let (connection, said) = match step {
             Step::Say {
@@ -428,8 +434,8 @@ impl Pair {
         inserted.count() as u64 + 1
     }
 
-    /// Takes a step on both sides, and compares the replies. If they differ although no span can have ended on one
-    /// side alone, the test fails with the whole transcript.
+    /// Takes a step on both servers, and compares the replies. If they differ although no span can have ended on one
+    /// server only, the test fails with the whole transcript.
     pub(crate) fn take(&mut self, step: &Step) -> Verdict {
         self.transcript
             .push(format!("{step:?}").chars().take(200).collect());
@@ -490,7 +496,7 @@ impl Pair {
         Verdict::Same
     }
 
-    /// Returns whether spans may have ended since the sequence, or its last beat, began.
+    /// Returns whether so much time has passed since the sequence or its last beat began that spans may have ended.
     fn is_late(&self) -> bool {
         let patience = match self.spans {
             Spans::Last => BEFORE_ANY_SPAN,
@@ -499,7 +505,7 @@ impl Pair {
         now().duration_since(self.beat) > patience
     }
 
-    /// Waits for a beat; beat 0 is the beginning.
+    /// Waits for a beat and takes the step after the pause. Beat 0 is the beginning.
     #[expect(
         clippy::disallowed_methods,
         reason = "another process is looked at, whose time is that of the machine"
@@ -509,7 +515,7 @@ impl Pair {
         let at = self.began + BEAT * beat;
         std::thread::sleep(at.saturating_duration_since(now()));
         self.beat = at;
-        // Waiting connections may have been served, or have timed out.
+        // During the pause, waiting connections may have been served, or their waits may have timed out.
         self.take(&Step::AfterPause)
     }
 }

@@ -1,8 +1,8 @@
-//! A reply without the parts that differ between two servers.
+//! Replies without the parts that differ between two servers.
 
 use std::collections::BTreeMap;
 
-/// Statistics that belong to a server, or that the queries themselves change.
+/// Statistics that always differ between two servers, or that queries for statistics change.
 const OWN: &[&str] = &[
     "pid",
     "version",
@@ -16,17 +16,17 @@ const OWN: &[&str] = &[
     "cmd-stats",
 ];
 
-/// Statistics in seconds, of which one may have begun on one side only.
+/// Statistics in seconds, which may differ by one because a second passed between the two queries.
 const SECONDS: &[&str] = &["age", "time-left", "pause-time-left"];
 
 /// A reply in comparable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Masked {
-    /// Unchanged.
+    /// Any other reply, unchanged.
     Plain(String),
-    /// A list, in any order.
+    /// A list, whose order does not matter.
     List(Vec<String>),
-    /// A map, and its statistics in seconds.
+    /// A map without its statistics in seconds, and those statistics.
     Map(BTreeMap<String, String>, BTreeMap<String, i64>),
 }
 
@@ -53,7 +53,7 @@ impl Masked {
             let Some((key, value)) = line.split_once(": ") else {
                 return plain();
             };
-            // The id of a job has the same key as that of the server, but is compared.
+            // A job has the same key `id` as a server. A job's id, which is shorter, is compared.
             let is_own = OWN.contains(&key) && !(key == "id" && value.len() < 16);
             if SECONDS.contains(&key) {
                 seconds.insert(key.to_owned(), value.parse().unwrap_or(-1));
@@ -66,7 +66,7 @@ impl Masked {
         Self::Map(map, seconds)
     }
 
-    /// Returns the parts that differ: of a map, only the differing entries.
+    /// Returns the parts in which the replies differ. Of a map, these are the differing values.
     pub(crate) fn beside(&self, other: &Self) -> String {
         match (self, other) {
             (Self::Map(ours, our_seconds), Self::Map(theirs, their_seconds)) => {
@@ -86,7 +86,7 @@ impl Masked {
         }
     }
 
-    /// Returns whether both mean the same.
+    /// Returns whether both replies are the same, except for the allowed difference in seconds.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Map(ours, our_seconds), Self::Map(theirs, their_seconds)) => {

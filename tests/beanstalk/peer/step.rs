@@ -1,4 +1,4 @@
-//! The possible next steps: a command of any kind, several at a time, or the end of a connection.
+//! The steps of a sequence: a command of any kind, several commands at once, or the end of a connection.
 
 use crate::chance::Chance;
 use crate::peer::pair::{Pair, Spans};
@@ -6,20 +6,21 @@ use crate::peer::pair::{Pair, Spans};
 /// One action on one connection.
 #[derive(Clone)]
 pub(crate) enum Step {
-    /// These bytes are sent, and this many replies are expected.
+    /// A connection sends bytes, and replies are expected.
     Say {
         /// The connection that sends them.
         connection: usize,
         /// The commands, with their bodies.
         bytes: Vec<u8>,
-        /// The number of expected replies, if none of them has to wait.
+        /// The number of expected replies, unless the command waits.
         replies: usize,
     },
-    /// The connection is closed, and another one opened in its place.
+    /// The connection is closed, and another one is opened in its place.
     Close(usize),
-    /// Its client sends no more; remaining replies are read, and another connection is opened in its place.
+    /// The client closes its sending side and reads the remaining replies. Then another connection is opened in its
+    /// place.
     End(usize),
-    /// A pause is over: see `Side::after_pause`.
+    /// A pause has ended: see `Side::after_pause`.
     AfterPause,
 }
 
@@ -38,16 +39,16 @@ impl std::fmt::Debug for Step {
 
 pub(crate) const TUBES: &[&str] = &["default", "a", "b", "c-1"];
 
-/// Tubes that always exist. Other tubes are removed: beanstalkd forgets their pause, and sexton keeps it.
+/// Tubes that always exist. When another tube is removed, beanstalkd forgets its pause, and sexton keeps it.
 pub(crate) const LASTING: &[&str] = &["default", "a"];
 
 impl Step {
-    /// Any step that is possible now.
+    /// Returns any step that is possible now.
     pub(crate) fn any(chance: &mut Chance, pair: &Pair) -> Self {
         let connection =
             usize::try_from(chance.below(pair.connections() as u64)).expect("a small number");
-        // Of several jobs that a connection returns, beanstalkd gives a waiting client the one that was claimed first, sexton
-        // the most urgent.
+        // If a connection returns several jobs, beanstalkd gives a waiting client the one that was claimed first, and
+        // sexton the most urgent one.
         let may_close = !pair.may_give_back_several(connection);
         match chance.below(30) {
             0 if may_close => return Self::Close(connection),
@@ -79,7 +80,7 @@ impl Step {
 }
 
 impl Step {
-    /// A connection waits for a job.
+    /// Returns a step in which a connection waits for a job.
     pub(crate) fn wait(connection: usize, chance: &mut Chance, pair: &Pair) -> Self {
         let line = match chance.below(2) {
             0 if pair.spans() != Spans::Reservations => {
@@ -94,7 +95,8 @@ impl Step {
         }
     }
 
-    /// A connection puts the first job, and reserves it by its id, which does not count as serving its tube.
+    /// Returns steps in which a connection puts the first job, and reserves it by id, which does not count as serving its
+    /// tube.
     pub(crate) fn reserve_first(connection: usize, chance: &mut Chance) -> [Self; 2] {
         let put = format!("put 0 0 {} 1\r\nx\r\n", 1 + chance.below(2));
         [put, "reserve-job 1\r\n".to_owned()].map(|line| Self::Say {
@@ -114,7 +116,7 @@ fn tube(chance: &mut Chance) -> &'static str {
     pick(chance, TUBES).unwrap_or("default")
 }
 
-/// Mostly the id of a job that exists or existed.
+/// Returns an id, mostly of a job that exists or existed.
 fn id(chance: &mut Chance, next: u64) -> String {
     match chance.below(20) {
         0 => "0".to_owned(),
@@ -150,7 +152,7 @@ fn put(chance: &mut Chance, is_alone: bool, pair: &Pair) -> Vec<u8> {
     let ttr = match pair.spans() {
         Spans::Last => chance.below(4),
         Spans::End => 100,
-        // Short enough that a job which passes on in a pause is still reserved when the pause is over.
+        // So short that a job that another connection gets in a pause is still reserved after the pause.
         Spans::Reservations => 1 + chance.below(2),
     };
     let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
@@ -159,7 +161,7 @@ fn put(chance: &mut Chance, is_alone: bool, pair: &Pair) -> Vec<u8> {
         .collect();
     let mut bytes = format!("put {priority} {delay} {ttr} {len}").into_bytes();
     if priority.starts_with('-') || priority.len() > 9 && priority != u32::MAX.to_string() {
-        // The body after an invalid line would be read as commands.
+        // After an invalid line, the body would be read as commands.
         bytes.extend_from_slice(b"\r\n");
         return bytes;
     }
@@ -187,7 +189,7 @@ fn reserve(chance: &mut Chance, pair: &Pair, may_wait: bool) -> String {
     let waits = if may_wait { chance.below(6) } else { 5 };
     match waits {
         0 => "reserve".to_owned(),
-        // beanstalkd may keep a reservation beyond its end after a wait with a timeout was cut short by DEADLINE_SOON.
+        // If DEADLINE_SOON ends a wait with a timeout, beanstalkd may keep a reservation after its end.
         1 | 2 if pair.spans() == Spans::Reservations => "reserve".to_owned(),
         1 | 2 => format!("reserve-with-timeout {}", pair.patience_s(waits)),
         3 => format!("reserve-job {}", id(chance, pair.next_id())),
@@ -195,7 +197,7 @@ fn reserve(chance: &mut Chance, pair: &Pair, may_wait: bool) -> String {
     }
 }
 
-/// Commands that are refused in one way or another.
+/// Returns a command that is refused.
 fn words(chance: &mut Chance, since_13: bool) -> &'static str {
     const ODD: &[&str] = &[
         "",
@@ -233,7 +235,7 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
         "nothing of the kind",
     ];
     let odd = pick(chance, ODD).unwrap_or("");
-    // Before 1.13, this command was parsed less strictly.
+    // 1.12 parses this command less strictly.
     let is_new = odd.starts_with("reserve-with-timeout ");
     if is_new && !since_13 { "" } else { odd }
 }
@@ -259,7 +261,7 @@ fn command(chance: &mut Chance, pair: &Pair, (is_alone, may_wait): (bool, bool))
         30 => "peek-ready".to_owned(),
         31 => "peek-delayed".to_owned(),
         32 => "peek-buried".to_owned(),
-        // Several jobs that are kicked while a client waits would also be given out in a different order.
+        // If several jobs are kicked while a client waits, the servers may also give it different ones.
         33 if pair.is_anybody_waiting() => format!("kick {}", chance.below(2)),
         33 => format!("kick {}", chance.below(4)),
         34 => format!("kick-job {}", id(chance, next)),

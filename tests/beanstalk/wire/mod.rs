@@ -1,5 +1,5 @@
-//! Dialogues over the beanstalkd listener, as data: `dialogues.txt`. Where beanstalkd is installed, the same dialogues are
-//! run against it, except those about extensions, to prove that they are right.
+//! Dialogues over the beanstalkd listener, which `dialogues.txt` contains. Where beanstalkd is installed, all except
+//! those about extensions are also run against it, to prove that they are right.
 
 use crate::beanstalkd::{Client, Server};
 use crate::left_out::left_out;
@@ -7,16 +7,16 @@ use crate::patience::{PATIENCE, until};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The timeout for a reply of beanstalkd, and how often a dialogue is tried with it.
+/// The timeout for a reply of beanstalkd. `PEER_TRIES` is the maximum number of attempts at a dialogue.
 const PEER_PATIENCE: Duration = Duration::from_secs(8);
 const PEER_TRIES: u32 = 8;
 
 /// One dialogue.
 struct Dialogue {
     name: &'static str,
-    /// beanstalkd does not support it.
+    /// Whether it uses an extension that beanstalkd does not have.
     is_extension: bool,
-    /// The line number, the connection, the action and the text.
+    /// Each line's number in the file, connection, action and text.
     lines: Vec<(usize, &'static str, char, &'static str)>,
 }
 
@@ -49,7 +49,7 @@ fn bytes(words: &str) -> Vec<u8> {
     words.replace('|', "\r\n").replace("\\0", "\0").into_bytes()
 }
 
-/// Returns whether a reply is as written, up to a final `...`; quotes are ignored.
+/// Returns whether a reply is as written, up to a final `...`. Quotes are ignored.
 fn is_so(reply: &[u8], words: &str) -> bool {
     let reply = String::from_utf8_lossy(reply).replace('"', "");
     let reply = reply.trim_end_matches("\r\n").replace("\r\n", "|");
@@ -71,7 +71,7 @@ fn hold(dialogue: &Dialogue, server: &Server, patience: Duration) -> bool {
         let client = clients.entry(who).or_insert_with(connect);
         match what {
             '>' => client.send(&[bytes(words), b"\r\n".to_vec()].concat()),
-            // Without its line end.
+            // Sends without a line end.
             '/' => client.send(&bytes(words)),
             '<' => {
                 let Ok(reply) = client.try_reply() else {
@@ -81,12 +81,12 @@ fn hold(dialogue: &Dialogue, server: &Server, patience: Duration) -> bool {
                 let found = last.escape_ascii();
                 assert!(is_so(&last, words), "{place}: {found}");
             }
-            // A line of the last reply.
+            // Checks that the last reply contains a line.
             '~' => {
                 let text = String::from_utf8_lossy(&last).replace('"', "");
                 assert!(text.lines().any(|line| line == *words), "{place}: {text}");
             }
-            // This many connections wait, this one included; or a line of the statistics.
+            // Waits until this number of connections wait, including this one, or until the statistics contain a line.
             '?' => until(&place, || {
                 let found = observer.ask("stats");
                 let waiting = if words.contains(':') {
@@ -113,8 +113,8 @@ fn dialogues_are_held_as_written() {
     }
 }
 
-/// beanstalkd 1.12 does not expire about one in four claims of connections that are silent while another waits. So a
-/// dialogue without an answer is repeated.
+/// beanstalkd 1.12 misses about one in four expiring claims of connections that send nothing while another connection
+/// waits. So a dialogue is repeated if a reply is missing.
 #[test]
 fn beanstalkd_holds_them_too() {
     for dialogue in dialogues().iter().filter(|it| !it.is_extension) {

@@ -4,7 +4,7 @@ import schemathesis
 
 LONGEST = 1
 
-# What waits for a minute if it is not told for how long.
+# Requests that wait for a minute if they do not set `wait`.
 PATIENT = ("/v1/leases/reset", "/v1/leases/wait", "/v1/locks/watch")
 
 
@@ -12,7 +12,7 @@ def shortened(members, path):
     if not isinstance(members, dict):
         return members
     wait = members.get("wait", 60 if path in PATIENT else 0)
-    # What the description does not allow is sent as it is.
+    # Values that the description does not allow are sent unchanged.
     if isinstance(wait, int) and not isinstance(wait, bool) and LONGEST < wait <= 3600:
         return {**members, "wait": LONGEST}
     return members

@@ -1,4 +1,4 @@
-//! Requests of clients about tasks, and reports of commands about their bursts.
+//! Requests of clients about tasks, and reports of the commands that their bursts run.
 
 use super::judge::Dispatches;
 use crate::actor::{Ask, Call};
@@ -23,7 +23,7 @@ const REMEMBERED: usize = 8;
 /// Clients of one run.
 pub(crate) struct TaskClients {
     tasks: Vec<u64>,
-    /// Processes of attempts that were shown, the newest last; some have ended.
+    /// Process ids of attempts that were shown, the latest last. Some of the processes have ended.
     processes: Vec<ProcessId>,
 }
 
@@ -74,7 +74,7 @@ fn report(chance: &mut Chance) -> Report {
     }
 }
 
-/// Returns how another machine is reached.
+/// Returns the address of another machine.
 fn far() -> Remote {
     Remote {
         to: Name::try_from("far").expect("the name is short"),
@@ -85,7 +85,7 @@ fn far() -> Remote {
 fn adding(chance: &mut Chance) -> Message {
     let terms = Terms {
         burst_ms: 300,
-        // The steps of a run take a while.
+        // Pick long times mostly, since the steps of a run cover a long time and short ones would fail every task.
         fail_after_ms: *chance.pick(&[5000, 200_000_000, 200_000_000, 200_000_000]),
         progress_ms: *chance.pick(&[700, 60_000, 200_000_000]),
         abort_on_failure: chance.per_mille(500),
@@ -162,7 +162,7 @@ impl TaskClients {
     }
 
     fn process(&self, chance: &mut Chance) -> ProcessId {
-        // Newer ones more often, because they are more likely to be live.
+        // Prefer the latest process, because it is more likely to be live.
         let last = self.processes.last().filter(|_| chance.per_mille(600));
         if let Some(last) = last {
             *last

@@ -1,4 +1,5 @@
-//! Wrong decisions about tasks, planted in the host of a simulated node, and the tests that show that each is caught.
+//! Wrong decisions about tasks, planted in the host of a simulated node, and the tests that show that each of them is
+//! caught.
 
 use crate::planted::{caught, caught_as};
 use crate::setting::Plant;
@@ -11,7 +12,7 @@ use sexton::ids::{ProcessId, Slot};
 use sexton::spine::delivery::Forger;
 use sexton::spine::machine::{Machine as _, Moment, Observable as _};
 
-/// A message and its outcome.
+/// A message, its outcome, and the machine that decided it.
 struct Decided<'a> {
     machine: &'a DispatchMachine,
     moment: &'a Moment,
@@ -19,7 +20,7 @@ struct Decided<'a> {
     outcome: &'a Outcome,
 }
 
-/// Applies the planted fault to decisions, if it is one of those below.
+/// Returns the function that forges decisions for a planted fault, or `None` if the fault is not in this file.
 pub(crate) fn forger(plant: Option<Plant>) -> Option<Forger<DispatchMachine>> {
     let forge: fn(&Decided<'_>) -> Option<Outcome> = match plant {
         Some(Plant::WorkTwice) => work_twice,
@@ -51,7 +52,7 @@ impl Decided<'_> {
         }
     }
 
-    /// Returns the steps that a message would lead to.
+    /// Returns the steps of the decision that the machine would make about another message.
     fn would_be(&self, message: &Message) -> Vec<Step> {
         match self.machine.decide(self.moment, message) {
             Outcome::Changed { steps, .. } => steps,
@@ -70,7 +71,8 @@ impl Decided<'_> {
         }
     }
 
-    /// Returns the slot of a server that must not be removed, found in the same way.
+    /// Returns the slot of a server, found in the same way: views do not show it, but a decision to enable or disable the
+    /// server does.
     fn server_slot(&self, server: &ServerView) -> Option<Slot> {
         let steps = self.would_be(&Message::Server {
             name: server.name.clone(),
@@ -89,7 +91,7 @@ impl Decided<'_> {
         tasks.find(|it| it.attempt.as_ref().is_some_and(|it| it.process == process))
     }
 
-    /// Returns the task whose attempt this decision ends, if it ends one.
+    /// Returns the task whose attempt this decision ends, or `None` if it ends none.
     fn over(&self, views: &[TaskView]) -> Option<TaskView> {
         let Message::Gone(gone) = self.message else {
             return None;
@@ -105,9 +107,9 @@ impl Decided<'_> {
         views.iter().find(is_its).cloned()
     }
 
-    /// In addition to the decision, begins a burst of this kind of task on this kind of server; not of a work id that has a live
-    /// attempt, unless that is what the task waits for. This happens where an attempt ends, so that its thread is free, and where a
-    /// client sends a request.
+    /// Adds to the decision a step that begins a burst of such a task on such a server; returns `None` if that is not
+    /// possible here. Unless the task waits for its work id, that work id must have no live attempt. Only decisions that
+    /// end an attempt, which frees a thread, and decisions about client requests are forged.
     fn begins(
         &self,
         is_its: impl Fn(&TaskView) -> bool,
@@ -159,7 +161,7 @@ impl Decided<'_> {
         Some(changed(steps))
     }
 
-    /// Begins a burst in the same way, of a task that something holds back, where a thread is free.
+    /// Begins a burst, like `begins`, of a task that something holds back, on a server with a free thread.
     fn begins_although(&self, is_held_back: impl Fn(&Obstacle) -> bool) -> Option<Outcome> {
         self.begins(
             |it| it.obstacle.as_ref().is_some_and(&is_held_back),
@@ -167,8 +169,8 @@ impl Decided<'_> {
         )
     }
 
-    /// Begins a burst in the same way, of any task without a work id that could still have one: whether its server has a free thread is
-    /// checked before everything else that may hold it back.
+    /// Begins a burst, like `begins`, of any task without a work id that may still have bursts. The judge checks for a
+    /// free thread before everything else, so other obstacles do not matter.
     fn begins_on(&self, is_there: impl Fn(&ServerView) -> bool) -> Option<Outcome> {
         let could_begin = |it: &TaskView| {
             let has_bursts = it.task.status.is_fresh() || it.task.status == RunStatus::Waiting;
@@ -177,7 +179,7 @@ impl Decided<'_> {
         self.begins(could_begin, is_there)
     }
 
-    /// Returns the same decision, but with another reported end of the attempt.
+    /// Returns the same decision, with a changed `Ended` step. Returns `None` if its first step does not end an attempt.
     fn ends(&self, change: impl Fn(&mut TaskStep)) -> Option<Outcome> {
         let mut steps = self.steps().to_vec();
         let Some(Step::Task(_, ended @ TaskStep::Ended { .. })) = steps.first_mut() else {
@@ -239,14 +241,14 @@ fn reason_lost(decided: &Decided<'_>) -> Option<Outcome> {
     })
 }
 
-/// Keeps the thread of an attempt of which nothing is alive.
+/// Keeps the thread of an attempt whose processes have all ended.
 fn thread_leaked(decided: &Decided<'_>) -> Option<Outcome> {
     let is_end = matches!(decided.message, Message::Gone(_));
     let ends = |step: &Step| matches!(step, Step::Task(_, TaskStep::Ended { .. }));
     (is_end && decided.steps().iter().any(ends)).then_some(Outcome::Unchanged)
 }
 
-/// Begins a burst on a server that is disabled. Operators of a run rarely disable one, so the decision disables it, too.
+/// Begins a burst on a disabled server. The clients of a run rarely disable a server, so the decision also disables it.
 fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
     let [step @ Step::Task(_, TaskStep::Claimed { server, .. })] = decided.steps() else {
         return None;
@@ -255,7 +257,7 @@ fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
     Some(changed(vec![disabled, step.clone()]))
 }
 
-/// Applies a report twice: when it arrives, and when an attempt on another machine repeats it because the answer was lost.
+/// Applies a report twice: either at once, or when an attempt on another machine repeats it because the answer was lost.
 fn report_twice(decided: &Decided<'_>) -> Option<Outcome> {
     let Message::Report {
         process, report, ..
@@ -284,14 +286,14 @@ fn two_attempts_of_a_work_id_at_a_time_are_caught() {
 
 #[test]
 fn a_burst_on_a_server_without_a_free_thread_is_caught() {
-    // Where it begins again and again, nothing comes to rest.
+    // If such bursts begin again and again, the node never settles, which may be found first.
     let others = [Promise::Answered];
     caught_as(Plant::ThreadTwice, Promise::ThreadOwned, &others, 400);
 }
 
 #[test]
 fn a_burst_of_a_group_beyond_its_limit_is_caught() {
-    // The group may have room just then, and still nobody decided so.
+    // If the group has room at that moment, the burst itself is right, but a second machine decides differently.
     let others = [Promise::DecidedAgain];
     caught_as(Plant::GroupOverLimit, Promise::HeldBack, &others, 1500);
 }

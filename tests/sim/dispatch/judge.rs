@@ -42,7 +42,7 @@ impl Dispatches {
     }
 }
 
-/// Returns the id of the process that an outcome launches, if it launches one.
+/// Returns the id of the process that an outcome launches, or `None` if it launches none.
 fn launched(outcome: &Outcome) -> Option<ProcessId> {
     let Outcome::Changed { steps, .. } = outcome else {
         return None;
@@ -148,7 +148,8 @@ impl Reference for Dispatches {
         (outcome, reply): (&Outcome, &Reply),
     ) -> Result<(), String> {
         let now = self.now(stamp.at);
-        // A burst may be held back because the disk is low on space, which no entry shows; `check_tasks` checks finally what is held back.
+        // No entry shows that the disk is low on space, which holds bursts back. So a burst that is due may be missing
+        // here; `check_tasks` finds it at the end.
         let is = Item::of(message);
         let due = self.model.due(now);
         let due = due.filter(|due| *due != Item::Dispatch || is.is_some());
@@ -162,7 +163,7 @@ impl Reference for Dispatches {
             draining: false,
         };
         let right = self.model.send(message, entry);
-        // The messages between actors are compared by the tests of the library.
+        // The library's tests compare the messages between actors, so these are discarded here.
         self.model.tells.clear();
         if right != (reply.clone(), true) {
             return Err(format!("{reply:?}, expected {right:?}"));
@@ -234,7 +235,7 @@ impl Reference for Dispatches {
                 changed,
             } => added + removed + changed > 0,
             Reply::Pruned(count, _) => *count > 0,
-            // A save that is refused because the lock is missing ends its attempt.
+            // A save that is refused for lack of the lock also ends its attempt, so it changes the state.
             Reply::Task(_) | Reply::Done | Reply::Refused(Refused::Locked) => true,
             Reply::Tasks(_)
             | Reply::Saved(..)
@@ -252,7 +253,8 @@ impl Reference for Dispatches {
         self.model.wakes(watch)
     }
 
-    /// A request that changes nothing has no entry, and its answer is the same as that of the request that made the change.
+    /// A request that changes nothing has no entry, and its answer is the same as that to the request that made the
+    /// change.
     fn may_pass<'a>(
         (message, _): (&Message, &Reply),
         _: impl Fn() -> AnsweredMessages<'a, Self>,

@@ -1,4 +1,4 @@
-//! Faults planted in tasks, and the tests that show that each is caught.
+//! Faults planted in tasks, and the tests that show that each of them is caught.
 
 use super::promises::Promises;
 use crate::planted::caught;
@@ -15,7 +15,8 @@ use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
 use sexton::spine::machine::{Observable as _, Stamp};
 
-/// Reports of a process without a live attempt, presented as if they came from a live one.
+/// Returns the report of a process without a live attempt, changed so that it comes from a live one. Returns `None` for
+/// other messages.
 pub(crate) fn as_if_live(machine: &DispatchMachine, message: &Message) -> Option<Message> {
     let Message::Report {
         process,
@@ -44,7 +45,7 @@ fn what_a_stale_attempt_saves_is_caught() {
 
 #[test]
 fn a_task_that_is_left_in_its_burst_is_caught() {
-    // The lost message may be that a launch failed.
+    // The lost message may be about a launch that failed.
     let promises = [Promise::UnderWay, Promise::Told, Promise::EndsWithOwner];
     caught(Plant::GoneOfTaskLost, &promises, 100);
 }
@@ -64,7 +65,7 @@ fn a_lock_that_outlives_its_attempt_is_caught() {
     caught(Plant::LockKept, &[Promise::EndsWithOwner], 100);
 }
 
-/// An invented history, step by step.
+/// An invented history, built step by step.
 #[derive(Default)]
 struct History {
     promises: Promises,
@@ -72,7 +73,7 @@ struct History {
 }
 
 impl History {
-    /// Starts with a server of this number of threads, and tasks of these work ids.
+    /// Returns a history with one server of this number of threads, and one task for each of these work ids.
     fn with(threads: u32, works: &[&str]) -> Self {
         let mut history = Self::default();
         let name = Name::try_from("local").expect("the name is short");
@@ -108,12 +109,12 @@ impl History {
         kept.err().map(|violation| violation.promise)
     }
 
-    /// Follows a step that keeps all promises.
+    /// Appends a step that keeps all promises.
     fn right(&mut self, step: Step) {
         assert_eq!(self.send(&Message::Dispatch, step), None);
     }
 
-    /// Follows a step that must break this promise.
+    /// Appends a step that must break this promise.
     fn wrong(mut self, step: Step, promise: Promise) {
         assert_eq!(self.send(&Message::Dispatch, step), Some(promise));
     }
@@ -189,7 +190,7 @@ fn a_group_over_its_limit_is_caught() {
     for task in 0..3 {
         history.right(claimed(task));
     }
-    // A waiting task counts, and a completed one does not.
+    // A waiting task counts towards the limit of its group, and a completed task does not.
     history.right(ended(0, Verdict::Waits, true));
     history.right(claimed(0));
     history.right(ended(0, Verdict::Ended(ExitStatus::Completed), false));

@@ -1,4 +1,5 @@
-//! Promises that every history of tasks keeps, whatever the rules are, followed by the outcomes of messages alone.
+//! Promises that every history of tasks keeps, whatever the rules are. They are checked from the outcomes of messages
+//! alone.
 
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::dispatch::{
@@ -14,9 +15,9 @@ struct Live {
     server: Slot,
     process: ProcessId,
     stopping: bool,
-    /// Whether it may save.
+    /// Whether it may save: its update lock is held.
     updates: bool,
-    /// The number of the last accepted report, of those that have one.
+    /// The highest number of an accepted report. Reports without a number do not count.
     heard: u64,
     /// Whether it is on another machine, which repeats reports that were not answered.
     is_far: bool,
@@ -29,14 +30,14 @@ struct TrackedTask {
     work: Name,
     group: Name,
     live: Option<Live>,
-    /// Whether it is in progress: from its first burst to its last.
+    /// Whether its first burst has begun and its last has not ended.
     under_way: bool,
     paused: bool,
-    /// Whether it was woken in its burst.
+    /// Whether it was woken during its current burst.
     woken: bool,
 }
 
-/// The state of tasks, servers and groups so far.
+/// Tasks, servers and groups after the entries so far.
 #[derive(Clone, Default)]
 pub(super) struct Promises {
     tasks: Vec<TrackedTask>,
@@ -48,7 +49,7 @@ pub(super) struct Promises {
 type Kept = Result<(), Violation>;
 
 impl Promises {
-    /// Follows one entry, and checks the promises.
+    /// Applies one entry, and checks the promises.
     pub(super) fn follow(&mut self, stamp: Stamp, message: &Message, outcome: &Outcome) -> Kept {
         let Outcome::Changed { steps, .. } = outcome else {
             return Ok(());
@@ -151,7 +152,7 @@ impl Promises {
         });
     }
 
-    /// Adds a server. It gets the lowest free slot, unless that one must not be used.
+    /// Adds a server in the lowest free slot, or replaces the server of this name.
     fn make_server(&mut self, name: &Name, threads: u32) {
         let made = Server {
             name: name.clone(),
@@ -169,7 +170,7 @@ impl Promises {
         self.servers.push((Slot(slot), made));
     }
 
-    /// Begins a burst.
+    /// Checks that a burst may begin, and records its attempt.
     fn claim(&mut self, slot: Slot, server: Slot, (process, is_far): (ProcessId, bool)) -> Kept {
         let known = self.at(slot).clone();
         let alike = |it: &&TrackedTask| {
@@ -212,7 +213,7 @@ impl Promises {
         Ok(())
     }
 
-    /// Checks that the server may be given tasks, and has a free thread.
+    /// Checks that the server exists, accepts attempts, and has a free thread.
     fn check_thread(&self, server: Slot) -> Kept {
         let found = self.servers.iter().find(|(its, _)| *its == server);
         let found = found.map(|(_, it)| it);
@@ -299,7 +300,7 @@ impl TrackedTask {
         }
     }
 
-    /// Checks that only the live attempt reports.
+    /// Checks that a report comes from the live attempt of a task.
     fn check_reporter(&self, message: &Message) -> Kept {
         let Message::Report {
             process, report, ..
@@ -308,7 +309,7 @@ impl TrackedTask {
             return Ok(());
         };
         let live = self.live.as_ref();
-        // The result on another machine may be reported while the attempt is being stopped.
+        // An attempt on another machine may still report its result while it is being stopped.
         let is_far = matches!(report, Report::Far(_));
         let its = live.is_some_and(|it| it.process == *process && (!it.stopping || is_far));
         ensure(its, Promise::OnlyTheLive, || {
@@ -316,10 +317,10 @@ impl TrackedTask {
         })
     }
 
-    /// Checks that an attempt saves only while it has its update lock.
+    /// Checks that an attempt saves only while it has its update lock, and that its reports are accepted in order.
     fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
-        // The result on another machine is reported once, whatever its number.
+        // An attempt on another machine reports its result once. That report has no number to compare.
         let ends = matches!(
             message,
             Message::Report {

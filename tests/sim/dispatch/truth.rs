@@ -15,7 +15,8 @@ use sexton::spine::Host;
 use sexton::spine::ledger::Entry;
 use sexton::spine::machine::Observable as _;
 
-/// Checks that live attempts have live processes, that only they hold locks, and that a failed task has a reason.
+/// Checks that live attempts have live processes, that only live attempts hold locks, and that every failed task has a
+/// reason.
 pub(crate) fn check_tasks(
     tasks: &Host<DispatchMachine>,
     locks: &Host<LockMachine>,
@@ -74,8 +75,8 @@ pub(crate) fn check_tasks(
     Ok(())
 }
 
-/// Checks that no burst begins while the disk is low on space, since its process could not be launched. `rooms` holds, for each
-/// change, the room there was and the last entry before it.
+/// Checks that no burst begins while the disk is low on space, since its process could not be launched. `rooms` has an
+/// item for each change of the free space: the last entry before the change, and the space after it.
 pub(crate) fn check_room(batch: &Batch, rooms: &[(Seq, Room)]) -> Result<(), Violation> {
     if rooms.iter().all(|(_, room)| *room == Room::Ample) {
         return Ok(());
@@ -105,7 +106,7 @@ pub(crate) fn check_room(batch: &Batch, rooms: &[(Seq, Room)]) -> Result<(), Vio
     Ok(())
 }
 
-/// Checks that a task that failed because of an event has that event as its reason.
+/// Checks that a task that failed with a system error has a reason.
 fn check_reason(task: &Task) -> Result<(), Violation> {
     let failed = task.exit == ExitStatus::SystemError;
     ensure(!failed || !task.words.is_empty(), Promise::Reasoned, || {

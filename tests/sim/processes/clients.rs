@@ -1,4 +1,4 @@
-//! Requests of clients about processes, of which there are few, so that they collide.
+//! Requests of clients about processes, of which there are few, so that requests often concern the same one.
 
 use super::judge::Processes;
 use super::services::{self, Configuration};
@@ -20,9 +20,9 @@ const REMEMBERED: usize = 10;
 /// Clients of one run.
 #[derive(Default)]
 pub(crate) struct Callers {
-    /// Records that clients received, the newest last.
+    /// Ids of records that clients received, the latest last.
     ids: Vec<ProcessId>,
-    /// Entries that requested a signal.
+    /// Entries that requested a signal, each with the process.
     signals: Vec<(ProcessId, Seq)>,
     /// Processes that may register themselves.
     strangers: Vec<Identity>,
@@ -30,17 +30,17 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// Notes processes that are running and may register themselves.
+    /// Sets the processes that are running and may register themselves.
     pub(crate) fn see(&mut self, strangers: Vec<Identity>) {
         self.strangers = strangers;
     }
 
-    /// Returns records that clients of other actors may name.
+    /// Returns the ids of records that clients of other actors may use.
     pub(crate) fn known(&self) -> Vec<ProcessId> {
         self.ids.clone()
     }
 
-    /// Returns the request that configures services, at the start of a node or when the configuration is reloaded.
+    /// Returns the request that configures services, at startup of the node or when the configuration is reloaded.
     pub(crate) fn configure(&mut self, chance: &mut Chance) -> Vec<Ask<Processes>> {
         vec![self.configuration.ask(chance)]
     }
@@ -49,7 +49,7 @@ impl Callers {
         if self.ids.is_empty() || chance.per_mille(20) {
             return ProcessId(1);
         }
-        // Newer ones more often, because they are more likely to be alive.
+        // Prefer later records, because their processes are more likely to be alive.
         let old = self.ids.len() - 1 - chance.index(self.ids.len());
         let newer = chance.index(self.ids.len()).max(old);
         *self.ids.get(newer).expect("the index is below the length")

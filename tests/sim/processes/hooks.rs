@@ -1,4 +1,4 @@
-//! What hooks print of the processes that they ran, and what must become of it.
+//! The output of hooks, which lists processes that the hook ran, and checks of the records made from it.
 
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::process::{
@@ -9,15 +9,15 @@ use sexton::clock::Date;
 use sexton::ids::ProcessId;
 use std::collections::BTreeMap;
 
-/// Processes that a hook ran at most.
+/// The maximum number of processes that a hook ran.
 const CHILDREN: u128 = 3;
 
-/// What a hook printed: the same whenever it is read.
+/// Returns the output of a hook, which is the same each time it is read.
 fn printed(hook: ProcessId) -> (Vec<Child>, HookOutput) {
     let count = u32::try_from(hook.0 % (CHILDREN + 1)).expect("they are few");
     let children = (1..=count).map(|nth| Child {
         nth,
-        // A record of another type stands before each.
+        // In the output, each process follows a record of another type.
         line: 2 * nth,
         argv: vec![Bytes::new(format!("fetch{nth}").into_bytes())],
         dir: None,
@@ -38,7 +38,8 @@ fn printed(hook: ProcessId) -> (Vec<Child>, HookOutput) {
     (children.collect(), found)
 }
 
-/// What the port says of it. It has each process once, unless a fault is planted.
+/// Returns the port's messages about a hook's output. Each process is listed `times` times: once, unless a fault is
+/// planted.
 pub(super) fn read(hook: ProcessId, times: u32) -> impl Iterator<Item = Message> {
     let (children, found) = printed(hook);
     let count = found.children;
@@ -57,12 +58,14 @@ pub(super) fn read(hook: ProcessId, times: u32) -> impl Iterator<Item = Message>
     children.chain([Message::Found { id: hook, found }])
 }
 
-/// How many processes of each hook are on record, or were refused one by the rules.
+/// The number of processes of each hook that were recorded, or that the rules refused to record, while its output is
+/// being read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorded(BTreeMap<ProcessId, u32>);
 
 impl Recorded {
-    /// One entry: each process that was printed is recorded once, in order, and none is missing when the output counts as read.
+    /// Checks one entry. Each process in the output is recorded once, in order, and all are recorded before the output
+    /// counts as read.
     pub(super) fn follow(&mut self, message: &Message, outcome: &Outcome) -> Result<(), Violation> {
         match (message, outcome) {
             (Message::Child { of, child }, Outcome::Child(_) | Outcome::Declined(_)) => {
@@ -91,7 +94,7 @@ impl Recorded {
     }
 }
 
-/// No line of a hook has two records, and each is what was printed there.
+/// Checks that no line of a hook's output has two records, and that each record matches its line.
 pub(super) fn check_below(records: &View) -> Result<(), Violation> {
     let mut seen = BTreeMap::new();
     for record in records.values().filter(|it| it.kind == "binary") {
@@ -111,7 +114,7 @@ pub(super) fn check_below(records: &View) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The output of a hook that has ended is read, once all has come to rest after a start.
+/// Checks that the output of a hook that has ended was read. This holds once everything has settled after a startup.
 pub(super) fn check_read(record: &RecordView) -> Result<(), Violation> {
     let has_run = record.phase == Phase::Exited && record.end.is_some();
     if !record.is_hook || !has_run {

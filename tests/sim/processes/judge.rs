@@ -32,7 +32,7 @@ const LATE: Timestamp = Timestamp(u64::MAX / 2);
 pub(crate) struct Processes {
     model: Model,
     offset: Offset,
-    /// Whether removals because of age are held back, because the wall clock is in doubt.
+    /// Whether records must not be removed by age, because the wall clock is in doubt.
     held: bool,
     hooks: Recorded,
 }
@@ -62,7 +62,7 @@ impl Processes {
         self.model.due(self.now(at), self.held)
     }
 
-    /// Returns the outcome of a message, and the model after it.
+    /// Returns the model after a message, and the outcome of the message.
     fn follow(
         &self,
         stamp: Stamp,
@@ -80,7 +80,7 @@ impl Processes {
     }
 }
 
-/// Counts the changes of a service, possibly because of the end of a process.
+/// Counts the change of a service. `ends` is whether the end of a process caused it.
 fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
     match step {
         ServiceStep::Added { .. } => counted.services_added += 1,
@@ -109,7 +109,7 @@ fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
     }
 }
 
-/// Checks that a new record has the lowest free slot, and an id of its own.
+/// Checks that a new record has the lowest free slot, and an unused id.
 fn check_insertion(after: &Model, insertion: &Insertion) -> Result<(), String> {
     let others = || after.records.iter().filter(|it| it.slot != insertion.slot);
     let is_used = |slot: u32| others().any(|it| it.slot == Slot(slot));
@@ -214,7 +214,8 @@ impl Reference for Processes {
         self.first_due(at).map(|message| format!("{message:?}"))
     }
 
-    /// A stop must require more than the previous one, which depends on when it is requested: a later one never requires less.
+    /// Whether a stop requires more than the previous one depends on its time. A later stop never requires less, so the
+    /// reply is the one at the latest possible time.
     fn without_change(&self, message: &Message) -> Option<Reply> {
         let (at, seq) = (LATE, Seq(u64::MAX));
         let (_, right) = self.follow(Stamp { seq, at }, message, None);
@@ -241,7 +242,7 @@ impl Reference for Processes {
         if view != right {
             return Err(format!("records are {view:?}, expected {right:?}"));
         }
-        // As if no time had passed: all remembered restarts are shown.
+        // At time zero no remembered restart is too old to be shown.
         let now = self.now(Timestamp(0));
         let services = machine.query(now, &Query::Services(None));
         let right = Reply::Services(self.model.services_as_shown(now));
@@ -301,8 +302,8 @@ impl Reference for Processes {
         self.model.wakes(watch)
     }
 
-    /// A stop that requires no more than the previous one is answered in the same way, and is not in the log. The same holds
-    /// for a request about a service that is already in that state.
+    /// A stop that requires no more than the previous one has the same reply and no entry. The same holds for a request
+    /// about a service that is already in the requested state.
     fn may_pass<'a>(
         (message, _): (&Message, &Reply),
         _: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -310,7 +311,7 @@ impl Reference for Processes {
         matches!(message, Message::Stop { .. } | Message::Service(_))
     }
 
-    /// The start of a process may be shown before it is on disk, and so may a running service.
+    /// Clients may learn that a process has started, or that a service is running, before that is durable.
     fn may_wake_pass(watch: &Watch, reply: &Reply) -> bool {
         let runs = |record: &RecordView| record.phase == Phase::Running;
         let is_of_start =
@@ -318,7 +319,7 @@ impl Reference for Processes {
         is_of_start || matches!(watch, Watch::Services(_))
     }
 
-    /// No process has started whose launch is not on disk.
+    /// A process that was shown as running must have a durable launch.
     fn has_seen(&self, reply: &Reply) -> bool {
         match reply {
             Reply::Record(record) => {

@@ -13,7 +13,8 @@ use sexton::keeper::protocol::{Launch, Request};
 use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// After this time without a reachable keeper, in milliseconds, attempts that only a keeper might know are given up.
+/// The time without a reachable keeper after which attempts that only a keeper could know of are given up, in
+/// milliseconds.
 const ALONE_MS: u64 = 20_000;
 
 /// The kernel as seen by a port that may have a fault.
@@ -21,20 +22,21 @@ const ALONE_MS: u64 = 20_000;
 pub(crate) struct Machine {
     pub(super) kernel: Kernel,
     pub(super) plant: Option<Plant>,
-    /// The processes for which a signal was requested: leaders, and trees.
+    /// The leaders for which a signal was requested. `trees` has the trees.
     pub(super) meant: BTreeSet<Key>,
     pub(super) trees: BTreeSet<ProcessId>,
-    /// The attempt whose end was reported previously.
+    /// The attempt whose end was reported last.
     pub(super) ended: Option<ProcessId>,
-    /// Attempts of services, each with its instance, identified by the directory of its files.
+    /// Attempts of services, each with the run directory of its instance, which identifies the instance.
     pub(super) places: BTreeMap<ProcessId, String>,
     /// Attempts whose process reported that it is ready.
     pub(super) ready: BTreeSet<ProcessId>,
-    /// Since when no keeper has been reachable.
+    /// The time since when no keeper has been reachable, on the kernel's clock; `None` while a keeper is reachable.
     pub(super) alone: Option<u64>,
-    /// Attempts that were given up after that time.
+    /// Attempts that were given up after `ALONE_MS`.
     pub(super) given_up: BTreeSet<ProcessId>,
-    /// When the port was first asked to kill what there is of an attempt, in all its lives and in this one, and when to wait for it.
+    /// The times of the first requests to kill an attempt, to kill it in the current life of the node, and to wait for
+    /// its end.
     pub(super) killed: BTreeMap<ProcessId, u64>,
     pub(super) killed_here: BTreeMap<ProcessId, u64>,
     pub(super) awaited: BTreeMap<ProcessId, u64>,
@@ -45,13 +47,13 @@ impl Machine {
         self.plant == Some(plant)
     }
 
-    /// Records that a signal is requested for this process, or its tree.
+    /// Records that a signal is requested for this process and its tree.
     pub(super) fn means(&mut self, id: ProcessId, identity: &Identity) {
         self.meant.insert((identity.boot, identity.inode));
         self.trees.insert(id);
     }
 
-    /// Notes a request to the port, and when it was first made.
+    /// Records the time of the first request to kill an attempt or to wait for it.
     pub(super) fn note_asked(&mut self, action: &Action) {
         let now = self.kernel.now;
         if let Action::Kill { id, .. } | Action::Signal { id, .. } = action
@@ -72,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// Returns a signal that reached a process for which none was requested.
+    /// Returns a signal that reached a process for which none was requested, or `None`.
     pub(super) fn take_stray(&mut self) -> Option<(Key, Option<ProcessId>, u8)> {
         let sent = std::mem::take(&mut self.kernel.signalled);
         let mut stray = sent.into_iter().filter(|(key, tree, _)| {

@@ -1,4 +1,4 @@
-//! Spontaneous events of processes, keepers and the kernel, and how everything settles.
+//! Random events of processes, keepers and the kernel, and the end of all faults.
 
 use super::kernel::Kernel;
 use super::machine::Machine;
@@ -44,7 +44,7 @@ const TURNS: &[(u64, Turn)] = &[
 ];
 
 impl Port {
-    /// Causes an event.
+    /// Causes a random event.
     pub(crate) fn mischief(&self, chance: &mut Chance) {
         let mut room = self.room();
         let mut met = room.met;
@@ -72,12 +72,13 @@ impl Port {
         room.met = met;
     }
 
-    /// Sets whether processes that survive every signal keep doing so after `make_well`.
+    /// Sets whether processes that survive every signal still do so after `make_well`.
     pub(crate) fn keep_unkillable(&self, keeps: bool) {
         self.room().keeps_unkillable = keeps;
     }
 
-    /// Ends all faults: from now on nothing fails, and processes that survived every signal can be ended.
+    /// Ends all faults: nothing fails any more, and processes that survived every signal can be ended unless they are
+    /// kept.
     pub(crate) fn make_well(&self) {
         let mut room = self.room();
         let keeps = room.keeps_unkillable;
@@ -86,7 +87,7 @@ impl Port {
         if !keeps {
             all_can_end(kernel);
         }
-        // A process that cannot be attributed leaves a tree in doubt for as long as it is alive.
+        // The port cannot attribute a hidden process to a tree, so the state of trees stays in doubt until it ends.
         let hidden = kernel.processes.iter().filter(|(_, it)| it.hidden);
         let hidden: Vec<u32> = hidden.map(|(pid, _)| *pid).collect();
         for pid in hidden {
@@ -106,7 +107,7 @@ fn all_can_end(kernel: &mut Kernel) {
     }
 }
 
-/// Returns the processes of services, with their PIDs.
+/// Returns the leaders of services, with their PIDs.
 fn of_services(machine: &Machine) -> Vec<(u32, ProcessId)> {
     let leaders = machine.kernel.processes.iter();
     let leaders = leaders.filter_map(|(pid, it)| Some((*pid, it.leads?)));
@@ -123,7 +124,7 @@ fn end_service(machine: &mut Machine, chance: &mut Chance) {
     }
 }
 
-/// Makes a process report something about itself, or send nothing for too long.
+/// Returns a notice from a service's process, or that it missed the deadline for one. Returns `None` if no service runs.
 fn say(machine: &mut Machine, chance: &mut Chance) -> Option<Message> {
     let mut leaders = of_services(machine);
     if chance.per_mille(700) {
@@ -203,7 +204,7 @@ fn end_one(kernel: &mut Kernel, chance: &mut Chance, (stranger, status): (bool, 
     }
 }
 
-/// Makes a launched process start another one, which may leave its session, so that it cannot be attributed.
+/// Makes a launched process start another one. That one may leave the session, so that it cannot be attributed.
 fn fork(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     let some = kernel.processes.values().filter(|it| it.tree.is_some());
     let some: Vec<_> = some.map(|it| it.tree).collect();

@@ -1,13 +1,13 @@
-//! Processes: the model as a reference, the clients, and the port over a simulated kernel.
+//! Processes: the model as a reference, the clients, and the port above a simulated kernel.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `judge.rs` | the required content of the log and of answers |
 //! | `clients.rs` `services.rs` | requests of clients, and services in the configuration |
-//! | `machine.rs` | the kernel below the port, and the faults of its wiring |
+//! | `machine.rs` | the simulated kernel, with planted faults |
 //! | `port.rs` | the port: its requests, its observations, its reports |
-//! | `mischief.rs` | spontaneous events of processes, keepers and the kernel |
-//! | `truth.rs` `served.rs` `stuck.rs` | records, services and stuck trees compared with the truth |
+//! | `mischief.rs` | random events of processes, keepers and the kernel |
+//! | `truth.rs` `served.rs` `stuck.rs` | records, services and stuck trees compared with the state of the machine |
 //! | `hooks.rs` | the output of hooks, and the records made from it |
 //! | `planted.rs` | faults that must be caught |
 

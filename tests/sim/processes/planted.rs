@@ -1,4 +1,4 @@
-//! Faults planted in the port's wiring and below it, and the tests that show that each is caught.
+//! Faults planted in the port's wiring and in the kernel, and the tests that show that each of them is caught.
 
 use crate::planted::{caught, caught_as};
 use crate::setting::Plant;
@@ -14,13 +14,13 @@ fn as_entry(header: &FrameHeader, payload: &[u8]) -> Option<Entry<Message, Outco
     ours.then(|| rmp_serde::from_slice(payload).ok()).flatten()
 }
 
-/// Returns whether this record shows that an operator stops a service.
+/// Returns whether this record is an operator's request to stop a service.
 pub(crate) fn is_service_stop(header: &FrameHeader, payload: &[u8]) -> bool {
     let entry = as_entry(header, payload);
     entry.is_some_and(|it| matches!(it.message, Message::Service(ServiceMessage::Stop(_))))
 }
 
-/// Returns the record as it would be if restarts did not wait.
+/// Returns the record with all waits before restarts removed.
 pub(crate) fn without_waits(header: &FrameHeader, payload: &[u8]) -> Vec<u8> {
     let Some(mut entry) = as_entry(header, payload) else {
         return payload.to_vec();
@@ -45,7 +45,7 @@ fn an_end_that_is_guessed_is_caught() {
 
 #[test]
 fn an_attempt_that_is_launched_twice_is_caught() {
-    // The second launch may fail while the first process is alive.
+    // The second launch may fail, and be reported as the end, while the first process is alive.
     let others = [Promise::EndTrue];
     caught_as(Plant::LaunchedTwice, Promise::LaunchedOnce, &others, 100);
 }
@@ -86,7 +86,7 @@ fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
 
 #[test]
 fn an_end_that_is_taken_for_that_of_another_is_caught() {
-    // A service whose process is reported as ended is started again.
+    // A service whose process is wrongly reported as ended is started again, so two of its processes may be found first.
     caught(
         Plant::EndOfAnother,
         &[Promise::EndTrue, Promise::Reconciled, Promise::OneEach],
@@ -96,7 +96,7 @@ fn an_end_that_is_taken_for_that_of_another_is_caught() {
 
 #[test]
 fn an_end_that_is_forgotten_before_it_is_durable_is_caught() {
-    // A forgotten launch is launched again.
+    // A launch that the keeper forgot is launched again.
     caught(
         Plant::ForgottenEarly,
         &[Promise::EndTrue, Promise::LaunchedOnce],
@@ -124,7 +124,7 @@ fn a_port_that_acts_on_what_is_not_durable_is_caught() {
 
 #[test]
 fn a_pass_that_outlives_its_process_is_caught() {
-    // The lost message may be that a launch failed.
+    // The lost message may be about a launch that failed.
     let promises = [Promise::EndsWithOwner, Promise::Told];
     caught(Plant::GoneOfPassLost, &promises, 60);
 }

@@ -1,4 +1,4 @@
-//! The port: its requests, what it observes, and what it reports, one step at a time. The kernel outlives it.
+//! The port of processes, one step at a time: its requests, its observations, and its reports. The kernel outlives it.
 
 use super::kernel::{Event, Kernel};
 use super::machine::Machine;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub(crate) struct Port(Rc<RefCell<Room>>);
 
-/// How often something happened.
+/// The number of times that each event happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EventCounts {
     pub(crate) reboots: u64,
@@ -38,14 +38,14 @@ pub(super) struct Room {
     plant: Option<Plant>,
     /// Requests that the port has not begun.
     asked: VecDeque<(Seq, Action)>,
-    /// Entries that requested something and have not been found in the log yet.
+    /// Entries that requested something, until they are found in the log.
     causes: BTreeSet<Seq>,
     /// Reports that the actor has not received yet.
     reports: VecDeque<Message>,
     /// The first sequence number of this node.
     began: Seq,
     pub(super) met: EventCounts,
-    /// Whether what nothing can end stays so when all comes to rest.
+    /// Whether processes that survive every signal still do so when everything settles.
     pub(super) keeps_unkillable: bool,
 }
 
@@ -71,7 +71,7 @@ impl Port {
         self.0.borrow_mut()
     }
 
-    /// Handles the start or the end of a node: the port's knowledge is lost, and the kernel stays as it is.
+    /// Handles the start or the end of a node. The port loses its state, and the kernel keeps its own.
     pub(crate) fn start(&self, began: Seq) {
         let mut room = self.room();
         let mut machine = std::mem::take(room.follower.world());
@@ -92,7 +92,7 @@ impl Port {
         room.kernel().reboot();
     }
 
-    /// Lets this time pass, and sets the wall clock.
+    /// Advances the kernel's clock by `ms` milliseconds, and sets the wall clock.
     pub(crate) fn pass(&self, ms: u64, wall: u64) {
         let mut room = self.room();
         let kernel = room.kernel();
@@ -101,7 +101,8 @@ impl Port {
         kernel.skew = wall - i64::try_from(kernel.now).expect("clocks are near today");
     }
 
-    /// Takes one step: begins a request, observes an event, or does what is due. Returns whether there was one.
+    /// Takes one step: begins a request, observes an event, or handles what is due. Returns whether there was anything to
+    /// do.
     pub(crate) fn step(&self, chance: &mut Chance) -> Result<bool, Violation> {
         let mut room = self.room();
         let now = room.kernel().now;
@@ -127,7 +128,7 @@ impl Port {
         Ok(true)
     }
 
-    /// Returns when the port next acts without a request.
+    /// Returns the time until the port acts without a request, in milliseconds, or `None`.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let mut room = self.room();
         let now = room.kernel().now;
@@ -142,8 +143,8 @@ impl Port {
         !is_due && !has_events && room.asked.is_empty() && room.reports.is_empty()
     }
 
-    /// Returns the next report in transit to the actor. Reports of one process stay in the order in which its port sent them;
-    /// those of others may overtake them, and some arrive twice.
+    /// Returns the next report in transit to the actor. Reports about one process stay in the order in which the port
+    /// sent them. Reports about other processes may overtake them, and some reports arrive twice.
     pub(crate) fn report(&self, chance: Option<&mut Chance>) -> Option<Tell> {
         let mut room = self.room();
         if room.reports.is_empty() {
@@ -172,7 +173,7 @@ impl Port {
         })
     }
 
-    /// Checks that everything that was requested is in the log, unless a power cut may have removed it.
+    /// Checks that every entry that requested something is in the log, unless a power cut may have removed it.
     pub(crate) fn check_asked(
         &self,
         stands: impl Fn(Seq) -> bool,
@@ -187,7 +188,7 @@ impl Port {
         Ok(())
     }
 
-    /// Returns processes that may register themselves: unrelated ones, and some that were launched.
+    /// Returns processes that may register themselves: processes that were not launched here, and some that were.
     pub(crate) fn strangers(&self) -> Vec<Identity> {
         let mut room = self.room();
         let kernel = room.kernel();
@@ -231,7 +232,7 @@ impl Room {
             Action::Launch { id, spec }
                 if self.plant == Some(Plant::ServiceTwice) && is_of_service(spec) =>
             {
-                // Under an attempt of its own, so that no other part knows of it.
+                // Use another id, so that nothing else refers to this process.
                 let id = ProcessId(!id.0);
                 let spec = spec.clone();
                 self.follower.perform(asked, Action::Launch { id, spec });
@@ -255,7 +256,7 @@ impl Room {
                 return;
             }
             Action::Census if self.plant == Some(Plant::CensusOfNothing) => {
-                // As if nothing had been stated: the requested launches are forgotten, too.
+                // Forget all attempts first, including requested launches, as if no actor had named them.
                 let attempts = self.kernel().logged();
                 let request = sexton::keeper::protocol::Request::Forget { attempts };
                 sexton::ports::process::World::ask(self.kernel(), request);
@@ -273,8 +274,8 @@ impl Room {
         self.follower.perform(asked, action);
     }
 
-    /// Observes an event. Reports of the keeper arrive in order, and before the end is seen; the kernel's reports of ends arrive
-    /// at any time, and possibly twice.
+    /// Observes an event. Reports of the keeper arrive in order, and before the end of its process is seen. The kernel's
+    /// reports of ends arrive at any time, and may arrive twice.
     fn hear(&mut self, chance: &mut Chance) {
         let events = &mut self.kernel().events;
         let is_kernels = |event: &Event| matches!(event, Event::Ended(_) | Event::Emptied(_));
@@ -311,7 +312,7 @@ impl sexton::spine::port::Port<ProcessMachine> for Port {
     fn perform(&mut self, action: effect::Action<Action>) {
         let mut room = self.room();
         room.causes.insert(action.attempt);
-        // The process that the signal is intended for. No other process may get it.
+        // Only the process that the signal is for may receive it; `take_stray` finds any other.
         if let Action::Signal { id, identity, .. } | Action::Kill { id, identity, .. } =
             &action.what
         {

@@ -1,4 +1,4 @@
-//! The node's view of services compared with the true state of the machine.
+//! The node's view of services, compared with the true state of the machine.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -43,7 +43,7 @@ fn leaders(kernel: &Kernel) -> impl Iterator<Item = ProcessId> {
     kernel.processes.values().filter_map(|it| it.leads)
 }
 
-/// Checks that a service that is shown as ready has reported so.
+/// Checks that a service that is shown as ready has reported that it is ready.
 pub(super) fn check_ready(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let right = record.announced != Announced::Ready || machine.ready.contains(&record.id);
     ensure(right, Promise::ReadyTrue, || {
@@ -52,7 +52,8 @@ pub(super) fn check_ready(machine: &Machine, record: &RecordView) -> Result<(), 
 }
 
 impl Port {
-    /// Checks, once everything has settled, that each service is in its intended state, or waits for something that will happen.
+    /// Checks, once everything has settled, that each service is in its intended state, or waits for an event that will
+    /// happen.
     pub(crate) fn check_services(
         &self,
         actor: &Actor<Processes>,
@@ -88,7 +89,7 @@ fn services(host: &Host<ProcessMachine>, now: Now) -> Vec<ServiceView> {
     }
 }
 
-/// Returns whether nothing is left to be done for an instance, except by time, other services or the process itself.
+/// Returns whether an instance is in its intended state, or changes only with time, other services or its own process.
 fn stands_right(
     (service, it): (&ServiceView, &InstanceView),
     records: &View,
@@ -98,7 +99,7 @@ fn stands_right(
     let record = it.process.and_then(|id| records.get(&id));
     match it.status {
         Status::Running => is_up && record.is_some_and(|it| it.phase == Phase::Running),
-        // It is running, and has not reported that it is ready.
+        // The process is running, but has not reported that it is ready.
         Status::Starting => is_up && record.is_some_and(|it| it.phase == Phase::Running),
         Status::Stopping => {
             let stopped = record.is_some_and(|it| it.stop.is_some());
@@ -112,7 +113,7 @@ fn stands_right(
     }
 }
 
-/// Returns whether a service that comes after this one must end first.
+/// Returns whether a service that was started after this one is still stopping. It must end first.
 fn is_behind_another(service: &ServiceView, all: &[ServiceView]) -> bool {
     let mut later = all.iter().filter(|it| it.after.contains(&service.name));
     later.any(|it| {
@@ -121,7 +122,7 @@ fn is_behind_another(service: &ServiceView, all: &[ServiceView]) -> bool {
     })
 }
 
-/// Checks that each live process of a service is the one that the service knows.
+/// Checks that each live process of a service is the one that its instance has on record.
 fn check_strays(machine: &Machine, services: &[ServiceView]) -> Result<(), Violation> {
     let instances = services.iter().flat_map(|it| &it.instances);
     let known: BTreeMap<_, _> = instances

@@ -13,9 +13,9 @@ use sexton::spine::supervision::{Backoff, Intensity};
 /// Names of services, and one that no service has.
 const NAMES: &[&str] = &["db", "web", "once", "flaky", "none"];
 
-/// The configuration of a node, which is changed sometimes.
+/// The configuration of a node. Some reloads change it.
 pub(super) struct Configuration {
-    /// The differences between versions, one bit each.
+    /// The options that differ between versions, one bit each.
     bits: u64,
 }
 
@@ -26,7 +26,8 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// Returns the message of a start or a reload to the node.
+    /// Returns the message by which the node configures its services, at startup or at a reload. Sometimes changes the
+    /// configuration first.
     pub(super) fn ask(&mut self, chance: &mut Chance) -> Ask<Processes> {
         if chance.per_mille(300) {
             self.bits ^= 1 << chance.below(8);
@@ -39,7 +40,8 @@ impl Configuration {
         self.bits & (1 << bit) != 0
     }
 
-    /// Returns a service that reports when it is ready, one that comes after it, one that runs once, and one that is soon given up.
+    /// Returns the definitions: a service that reports when it is ready, one that starts after it, one that runs once,
+    /// and one that soon gives up.
     fn definitions(&self) -> Vec<Definition> {
         let mut db = defined("db", &[]);
         if self.has(1) {
@@ -122,8 +124,8 @@ pub(super) fn watch(chance: &mut Chance) -> Watch {
     Watch::Services(name(chance))
 }
 
-/// Returns whether two answers show the same services, apart from what changes with time alone: a query may be answered later
-/// than it was sent.
+/// Returns whether two answers show the same services, apart from values that change with time alone, since a query may
+/// be answered later than it was sent.
 pub(super) fn are_alike(shown: &Reply, right: &[ServiceView]) -> bool {
     let Reply::Services(shown) = shown else {
         return false;

@@ -1,4 +1,4 @@
-//! What is said to be stuck, against what SIGKILL has left on the machine.
+//! Checks which processes are reported as stuck, against the processes that have survived SIGKILL.
 
 use super::machine::Machine;
 use super::port::Port;
@@ -8,12 +8,12 @@ use sexton::actors::process::{Phase, ProcessMachine, RecordView};
 use sexton::spine::Host;
 use sexton::spine::machine::Observable as _;
 
-/// How long SIGKILL may take before something is stuck.
+/// The time that a process may take to end after SIGKILL before it is stuck, in milliseconds.
 const STUCK_MS: u64 = 2000;
-/// By then it is said: the port looks once a second.
+/// The time by which a stuck process is reported, in milliseconds. The port looks once a second.
 const SAID_MS: u64 = STUCK_MS + 1100;
 
-/// What is stuck is so for long enough.
+/// Checks that a process that is shown as stuck has been so for at least `STUCK_MS`.
 pub(super) fn check_stuck(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let Some(stuck) = record.stuck else {
         return Ok(());
@@ -35,8 +35,8 @@ pub(super) fn check_stuck(machine: &Machine, record: &RecordView) -> Result<(), 
 }
 
 impl Port {
-    /// What nothing could end for so long is said to be stuck, with as many processes as there are; how many such trees there are.
-    /// Everything has come to rest but for them.
+    /// Checks that every process or tree that has survived SIGKILL for `SAID_MS` is reported as stuck, with the right
+    /// number of processes. Returns how many there are. Everything else must have settled.
     pub(crate) fn check_stuck(&self, host: &Host<ProcessMachine>) -> Result<u64, Violation> {
         if host.is_spent() || !host.quarantined().is_empty() {
             return Ok(0);
@@ -68,7 +68,7 @@ impl Port {
     }
 }
 
-/// The gauge counts the records that say so.
+/// Checks that the gauge equals the number of records that are shown as stuck.
 pub(super) fn check_gauge(host: &Host<ProcessMachine>) -> Result<(), Violation> {
     let view = host.machine().view();
     let stuck = view.values().filter(|it| it.stuck.is_some()).count() as u64;

@@ -1,4 +1,4 @@
-//! Records of processes compared with the true state of the machine.
+//! Records of processes, compared with the true state of the machine.
 
 use super::hooks::{check_below, check_read};
 use super::kernel::Kernel;
@@ -18,7 +18,7 @@ use sexton::spine::effect::Tell;
 use sexton::spine::machine::{Actor, Observable as _};
 
 impl Port {
-    /// Checks that a notification that something is gone is true.
+    /// Checks that a notification that a process or tree is gone is true.
     pub(crate) fn check_gone(
         &self,
         host: &Host<ProcessMachine>,
@@ -38,11 +38,12 @@ impl Port {
             return Ok(());
         };
         let left = members(kernel, record);
-        // The end of the process itself is checked when it is reported.
+        // A process that registered itself reports its own end. That end is checked when it is reported.
         if record.remains.is_none() && record.end.is_some() {
             return Ok(());
         }
-        // What it left behind when no actor watched its tree is reported with its end, and no longer followed.
+        // Processes that were left in a tree that no actor watched are reported with the leader's end, and not followed
+        // any more.
         let is_left = record.remains.as_ref().is_some_and(|it| it.alive > 0);
         let tree_lives = gone.until == Until::Tree && left > 0 && !is_left;
         let lives = leader_lives(kernel, record) || tree_lives;
@@ -54,7 +55,7 @@ impl Port {
         })
     }
 
-    /// Checks that no attempt has two processes, and that every reported end is true.
+    /// Checks that no attempt has two processes, and that everything that is reported about processes is true.
     pub(crate) fn check(&self, host: &Host<ProcessMachine>) -> Result<(), Violation> {
         let mut room = self.room();
         let machine = &*room.machine();
@@ -78,8 +79,8 @@ impl Port {
         Ok(())
     }
 
-    /// Checks, once everything has settled, that processes recorded as running are alive. `over` tells whether enough time has passed that
-    /// processes that were to be killed must be gone, too.
+    /// Checks, once everything has settled, that processes recorded as running are alive. `over` is whether enough time
+    /// has passed for every killed process to be gone.
     pub(crate) fn check_reconciled(
         &self,
         host: &Host<ProcessMachine>,
@@ -98,7 +99,7 @@ impl Port {
             let right = match record.phase {
                 Phase::Queued => false,
                 Phase::Running => lives,
-                // A process whose grace period has just begun may still be waited for.
+                // A process whose grace period has just begun may still be alive.
                 Phase::Stopping if over && !is_stuck && is_killed(record) => false,
                 Phase::Stopping => lives || record.end.is_some() && members(kernel, record) > 0,
                 Phase::Exited => true,
@@ -119,7 +120,8 @@ pub(super) fn leader_lives(kernel: &Kernel, record: &RecordView) -> bool {
     identity.is_some_and(|it| kernel.lives((it.boot, it.inode)))
 }
 
-/// Returns whether SIGKILL was requested, and not only for a process that left a tree that an actor watches.
+/// Returns whether SIGKILL was requested for something that may still be alive. A kill of only the leader does not count
+/// if the leader has ended.
 fn is_killed(record: &RecordView) -> bool {
     let stop = record.stop.filter(|stop| stop.killed);
     stop.is_some_and(|stop| stop.tree || record.end.is_none())
@@ -147,7 +149,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
         }
         return Ok(());
     };
-    // For its exit its own report counts.
+    // A process that registered itself reports its own exit, which cannot be compared.
     if record.remains.is_none() {
         return Ok(());
     }
@@ -176,7 +178,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     check_tree(kernel, record, end)
 }
 
-/// Checks that nothing of a stopped tree is alive once its record is final.
+/// Checks that nothing of a stopped tree is alive once its record has ended.
 fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Violation> {
     let stopped = record.stop.is_some_and(|stop| stop.tree);
     let is_over = record.phase == Phase::Exited && end != End::Lost(Lost::Rebooted);
@@ -188,7 +190,7 @@ fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Viol
     )
 }
 
-/// Checks that no lock is held or waited for, and no job claimed, on behalf of a process that is gone.
+/// Checks that no lock is held or waited for, and no job is claimed, on behalf of a process that is gone.
 pub(crate) fn check_bound(
     (locks, queues): (&Host<LockMachine>, &Host<QueueMachine>),
     processes: &Host<ProcessMachine>,
@@ -209,7 +211,8 @@ pub(crate) fn check_bound(
     Ok(())
 }
 
-/// Checks that no pass runs and no request is next on behalf of a process that is gone, and that no launch waits to be accepted.
+/// Checks that no pass runs and no request is next in line on behalf of a process that is gone, and that every launch was
+/// accepted.
 pub(crate) fn check_passes(
     leases: &Host<LeaseMachine>,
     processes: &Host<ProcessMachine>,
@@ -243,7 +246,7 @@ pub(crate) fn check_passes(
     Ok(())
 }
 
-/// Checks that rights that are bound to a process end with it.
+/// Checks that the process or tree to which a right is bound is not gone.
 pub(crate) fn check_binding(
     bound: Binding,
     record: Option<&RecordView>,
@@ -258,7 +261,7 @@ pub(crate) fn check_binding(
     })
 }
 
-/// Returns whether time still acts on every item of the host.
+/// Returns whether time acts on every item of the host: it is not spent, and no tick panicked.
 pub(crate) fn is_whole<M: Actor>(host: &Host<M>) -> bool {
     !host.is_spent() && host.quarantined().is_empty()
 }

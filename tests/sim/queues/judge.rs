@@ -31,7 +31,7 @@ pub(crate) struct Queues {
     model: Model,
     /// Every id that any job had.
     seen: BTreeSet<u64>,
-    /// The last claim by a waiting client, and its terms.
+    /// The last claim of a waiting client: its request and its reply.
     woken: Option<(Pop, Reply)>,
 }
 
@@ -108,7 +108,7 @@ impl Reference for Queues {
     ) -> Result<(), String> {
         self.woken = None;
         self.model.open(stamp.at);
-        // Messages from the process actor are checked by their effects on claims.
+        // The messages that the process actor would get are discarded: their effects on claims are checked instead.
         self.model.told.clear();
         if let Message::Expire { .. }
         | Message::Unpause { .. }
@@ -195,8 +195,8 @@ impl Reference for Queues {
         self.model.next_due(at).map(|due| format!("{due:?}"))
     }
 
-    /// A queue opens without an entry: "nothing to claim" is right as long as it is by the newest one. That queues open at all
-    /// is checked when a run has settled.
+    /// A throttled queue opens again as time passes, without an entry. So "nothing to claim" counts as right if it was
+    /// right after the last entry. That queues open at all is checked when a run has settled.
     fn without_change(&self, message: &Message) -> Option<Reply> {
         let mut model = self.model.clone();
         (model.chosen, model.parked) = (None, None);
@@ -307,8 +307,8 @@ impl Reference for Queues {
         is_it.then(|| reply.clone())
     }
 
-    /// Decision 0011: claims and touches of connections as long as tries are not limited, the return of their jobs, and all
-    /// changes of jobs that are kept in memory.
+    /// Decision 0011: passing changes are claims and touches by connections while tries are not limited, the return of
+    /// their jobs, and all changes of jobs that are kept in memory.
     fn may_pass<'a>(
         (message, reply): (&Message, &Reply),
         told: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -316,7 +316,7 @@ impl Reference for Queues {
         let is_in_memory_by_id = |id: u64| told().any(|it| in_memory(it).contains(&id));
         match (message, reply) {
             (_, reply) if !Self::changes(reply) => true,
-            // A remembered key lasts longer than its job.
+            // The key of an earlier put may outlive its job, so a put with a key or a group is not passing.
             (Message::Put(put), _) => {
                 let is_alone = put.registers().is_none() && put.unique_for_ms == 0;
                 is_in_memory(&put.queue) && is_alone
@@ -325,7 +325,7 @@ impl Reference for Queues {
                 claim_passes(*by, claim)
             }
             (Message::Spoil | Message::Depart { .. } | Message::Report { .. }, _) => true,
-            // A client that waited for a job and got it is not among the answers to calls.
+            // The claim of a client that waited is not among the answers to calls, so it cannot be found there.
             (Message::Touch { id, by }, _) => {
                 let is_counted = |told: (&Message, &Reply)| match told {
                     (
@@ -360,7 +360,7 @@ impl Reference for Queues {
         }
     }
 
-    /// No claim shows a job whose put is not on disk.
+    /// A claim must not show a job whose put is not durable.
     fn has_seen(&self, reply: &Reply) -> bool {
         match reply {
             Reply::Claim(claim) => is_in_memory(&claim.queue) || self.seen.contains(&claim.id),

@@ -1,10 +1,10 @@
-//! The kinds of queues in all runs, and what passes with the process for each: decision 0011.
+//! The queues of all runs, and the changes to each that a crash of the process may lose: decision 0011.
 
 use sexton::actors::queue::{
     Claim, Claimant, Class, Message, Order, QueueName, Reply, Rules, TypeRules,
 };
 
-/// The maximum number of jobs. Further ones are refused.
+/// The maximum number of jobs. More are refused.
 pub(crate) const JOBS_MAX: u32 = 24;
 
 /// Returns the rules of a queue.
@@ -35,7 +35,7 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
             dedup: true,
             ..default
         },
-        // One item in two seconds: a span of whole milliseconds, as in the model.
+        // One item in two seconds, because the model only has throttles with an interval of whole milliseconds.
         b"slow" => TypeRules {
             throttle_milli: 500,
             ..default
@@ -50,7 +50,7 @@ pub(crate) fn names() -> [QueueName; 7] {
         .map(|name| QueueName::parse(name.as_bytes()).expect("a valid name"))
 }
 
-/// Returns whether the queue has a throttle: at most a number of items is claimed per second.
+/// Returns whether the queue has a throttle, a limit on the items claimed per second.
 pub(super) fn is_throttled(queue: &QueueName) -> bool {
     rules_of(queue).throttle_milli > 0
 }
@@ -67,7 +67,8 @@ pub(super) fn is_in_memory(queue: &QueueName) -> bool {
     rules_of(queue).class == Class::Memory
 }
 
-/// Returns whether a claim ends with the process, and its tries are not counted.
+/// Returns whether a crash of the process may lose the claim: it is by a connection and its tries are not counted, or its
+/// queue is in memory.
 pub(super) fn claim_passes(by: Claimant, claim: &Claim) -> bool {
     let counted = rules_of(&claim.queue).max_tries > 0 || !claim.retries;
     is_in_memory(&claim.queue) || matches!(by, Claimant::Worker(_)) && !counted

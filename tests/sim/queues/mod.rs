@@ -1,11 +1,11 @@
 //! The model of queues as a reference.
 //!
-//! Waiting clients are not in the log: a claim for a waiting client must be right at its position, and that no client waits
-//! in vain is checked when a run has settled.
+//! Waiting clients are not in the log. So a claim for a waiting client must be right at its position, and whether a
+//! client waits although there is a job for it is checked when a run has settled.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `kinds.rs` | the kinds of queues, and what passes with the process |
+//! | `kinds.rs` | the queues, and the changes that a crash of the process may lose |
 //! | `judge.rs` | the required content of the log and of answers |
 
 mod judge;

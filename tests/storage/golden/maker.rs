@@ -1,5 +1,5 @@
-//! Makes a data directory with an example of everything that a format can hold. It uses no clock, no random numbers and no
-//! threads except sled's, so the content is the same each time.
+//! Makes a data directory with an example of everything that a format can contain. It uses no clock, no random numbers
+//! and no threads except sled's, so the content is the same each time.
 
 use crate::directory::{SEGMENTS, name};
 use sexton::actors::lock::{self, LockMachine, Name};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// One in this many entries of an actor has a message with an idempotency key.
 const KEYED: u64 = 8;
 
-/// A machine without its shell, its receipts, its newest entry, and the number of entries.
+/// A machine without its actor, its remembered replies, its number of entries, and its last entry.
 struct Actor<M> {
     machine: M,
     receipts: Receipts,
@@ -35,7 +35,7 @@ struct Actor<M> {
     last: Seq,
 }
 
-/// A coordinator without its shell: its machines, one ledger, one writer, driven step by step.
+/// A coordinator without threads: its machines, one ledger and one writer, driven step by step.
 struct Maker {
     disk: Arc<dyn Disk>,
     slots: Slots,
@@ -44,7 +44,7 @@ struct Maker {
     writer: Writer,
     locks: Actor<LockMachine>,
     queues: Actor<QueueMachine>,
-    /// The entry up to which the newest snapshot has the state.
+    /// The entry up to which the latest snapshot has the state.
     older: Seq,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn make(data: &Path) {
     maker.job(&Job::Drain);
     maker.ledger.drain(ActorId::LOCK, Draining::All);
     maker.ledger.drain(ActorId::QUEUE, Draining::Additions);
-    // No stop: it ends like a kill, after which numbers continue at the reserved bound.
+    // There is no clean stop, as after a kill. So a later startup continues the sequence numbers at the reserved bound.
     maker.write();
 }
 
@@ -114,7 +114,7 @@ fn bury(id: u64, by: Right, priority: Option<u32>) -> Job {
     Job::Bury { id, by, priority }
 }
 
-/// Returns rules for queues of every kind.
+/// Returns rules for queues of each class and with each option.
 fn rules() -> Rules {
     let default = TypeRules {
         claim_ttl_ms: 3_600_000,
@@ -183,7 +183,7 @@ impl<M: machine::Actor> Actor<M> {
         self.last = stamp.seq;
     }
 
-    /// Processes everything that is due.
+    /// Processes everything that is due now.
     fn pass(&mut self, ledger: &mut Ledger) {
         let now = ledger.both();
         while let Some(item) = self.machine.due(now) {
@@ -249,7 +249,7 @@ impl Maker {
         maker
     }
 
-    /// Requests one of a few hundred locks, under names of every kind: some have waiters, some expire soon.
+    /// Requests one of a few hundred locks, with names of every kind. Some of them have waiters, and some expire soon.
     fn request(&mut self, number: u16) {
         let index = match number % 4 {
             0 => Name::new([0xff, 0, b'\\', b'"', number.to_le_bytes()[0]]),
@@ -287,13 +287,14 @@ impl Maker {
         self.queues.decide(&mut self.ledger, at, message);
     }
 
-    /// Processes everything that is due.
+    /// Processes everything that is due now, in all machines.
     fn pass(&mut self) {
         self.locks.pass(&mut self.ledger);
         self.queues.pass(&mut self.ledger);
     }
 
-    /// Adds jobs of every kind: long and short, ready and delayed, of tenants, once and again, in memory, with keys and roots.
+    /// Adds jobs of every kind: long and short, ready and delayed, of tenants, with and without retries, in memory, with
+    /// keys and roots.
     fn fill(&mut self) {
         let names = ["mails", "tenant:mails", "few", "memory", "a+b/c;d.e$f_(g)"];
         for (number, name) in (0..120_u32).zip(names.iter().cycle()) {
@@ -329,7 +330,7 @@ impl Maker {
         self.job(&Job::Spoil);
     }
 
-    /// Claims jobs in every way.
+    /// Claims jobs in each possible way.
     fn claim(&mut self) {
         for number in 1..8 {
             let worker = Claimant::Worker(Worker(number));
@@ -339,7 +340,7 @@ impl Maker {
         }
     }
 
-    /// Ends claims in every way, and does every operation on queues.
+    /// Ends claims in each possible way, and performs each operation on queues.
     fn work(&mut self) {
         self.claim();
         for id in 1..60 {
@@ -391,7 +392,7 @@ impl Maker {
         }
     }
 
-    /// Records a message that panicked.
+    /// Records a message as one that panicked.
     fn poison(&mut self) {
         let at = self.ledger.now();
         let stamp = self.ledger.order(at);

@@ -24,7 +24,8 @@ fn all(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Reads a golden directory in every possible way; returns the differences from its record.
+/// Reads a golden directory with both snapshots and with either of them. Returns the differences from its record as an
+/// error.
 fn check(golden: &Path) -> Result<(), String> {
     let recorded = Record::load(golden)?;
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -40,12 +41,12 @@ fn check(golden: &Path) -> Result<(), String> {
             expected.snapshots.remove(slot);
         }
         let mut found = Record::of(&data)?;
-        // An actor that was added later has nothing in it.
+        // An actor that was added after this format must be empty.
         let is_new = |name: &String| !recorded.actors.contains_key(name);
         found
             .actors
             .retain(|name, it| !is_new(name) || it.entries > 0);
-        // The recorded format and version of the writing program do not affect how it reads.
+        // Reading does not depend on these fields: format, program, and whether the format is frozen.
         (expected.frozen, expected.program) = (found.frozen, found.program.clone());
         expected.format = found.format;
         if found != expected {
@@ -111,7 +112,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             golden.display()
         );
         let jobs = sexton::block_on(node.handle().queues().totals()).expect("the node answers");
-        // Jobs of class `memory` are gone, and so are those that run once and were claimed over a connection.
+        // Jobs of class `memory` are lost in a restart, and so are claimed jobs that are not retried.
         let all = recorded.actors["queue"].entries;
         let kept = u64::from(jobs.jobs.all());
         assert!(kept > 100 && kept < all, "{kept} of {all}");
@@ -156,8 +157,8 @@ fn what_differs_or_is_not_there_is_noticed() {
     );
 }
 
-/// Checks that the current format gives the stored directory. Until a format is frozen, its directory is made again after a change;
-/// afterwards a change requires a new format.
+/// Checks that the program still makes the stored directory of the current format. Until a format is frozen, its
+/// directory is made again after a change; afterwards a change requires a new format.
 #[test]
 fn what_is_made_now_is_what_was_made_then() {
     let scratch = tempfile::tempdir().expect("a temporary directory");
@@ -200,7 +201,7 @@ fn what_is_made_now_is_what_was_made_then() {
             ..first.clone()
         };
         assert_eq!(recorded, now, "the format has changed: {remedy}");
-        // A start records the version of the program in the journal.
+        // Startup records the version of the program in the journal, so journals of other versions differ.
         if recorded.program == first.program {
             let kept = contents(everything(&golden.join("data/journal")));
             assert!(kept == journal, "the journal has changed: {remedy}");

@@ -1,4 +1,4 @@
-//! The record beside a golden directory: its content when it was made.
+//! The record next to a golden directory: the directory's content when it was made.
 
 use serde_json::{Value, json};
 use sexton::actors::{self, Actors, Rules};
@@ -11,23 +11,25 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Snapshots by slot: the entry up to which they have the state, their pages, the digest of each actor.
+/// Snapshots by slot: the entry up to which they have the state, the number of their pages, and the digest of each actor.
 type Snapshots = BTreeMap<String, (u64, u64, BTreeMap<String, String>)>;
 
 /// The content of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The format it was written in.
+    /// The number of the format in which it was written.
     pub(crate) format: u32,
     /// Whether that format can no longer change.
     pub(crate) frozen: bool,
-    /// The version of the program that wrote it: its journal names it.
+    /// The version of the program that wrote it, which its journal contains.
     pub(crate) program: String,
     /// The last sequence number.
     pub(crate) last: u64,
-    /// Snapshots by slot: the entry up to which they have the state, their pages, the digest of each actor.
+    /// Snapshots by slot: the entry up to which they have the state, the number of their pages, and the digest of each
+    /// actor.
     pub(crate) snapshots: Snapshots,
-    /// The actors that have any state, by name: a directory may be older than an actor.
+    /// The actors that have any state, by name. An actor may be missing because it was added after the directory was
+    /// made.
     pub(crate) actors: BTreeMap<String, ActorRecord>,
 }
 
@@ -40,7 +42,8 @@ pub(crate) struct ActorRecord {
 
 impl ActorRecord {
     fn of(actor: &dyn Recovering) -> Self {
-        // Queues exist as long as they have jobs, and these have bodies.
+        // Queues and bytes are not entries: a queue exists only while it has jobs, and the bytes are those of the jobs'
+        // bodies.
         let gauges = actor.gauges().into_iter();
         let items = gauges.filter(|gauge| !["queues", "bytes"].contains(&gauge.name));
         Self {
@@ -78,7 +81,7 @@ fn snapshots(slots: &Slots) -> Result<Snapshots, String> {
 }
 
 impl Record {
-    /// Reads a directory as a start would, and also each of its snapshots. Nothing of it is changed.
+    /// Reads a directory as startup does, and also each of its snapshots. Changes nothing in it.
     pub(crate) fn of(data: &Path) -> Result<Self, String> {
         let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -116,7 +119,7 @@ impl Record {
         })
     }
 
-    /// Reads the record beside a golden directory.
+    /// Reads the record next to a golden directory.
     pub(crate) fn load(golden: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(golden.join("record.json"))
             .map_err(|error| error.to_string())?;
@@ -152,7 +155,7 @@ impl Record {
         read().ok_or_else(|| format!("not a record: {text}"))
     }
 
-    /// Writes the record beside a golden directory.
+    /// Writes the record next to a golden directory.
     pub(crate) fn save(&self, golden: &Path) {
         let snapshots = self.snapshots.iter().map(|(slot, (upto, pages, digests))| {
             let about = json!({ "upto": upto, "pages": pages, "digests": digests });

@@ -1,4 +1,5 @@
-//! Reading from the middle: exactly what follows, and a refusal that names what is missing.
+//! Reading from a position in the middle of the log: the reader returns exactly the records after it, or names what is
+//! missing.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -13,14 +14,14 @@ use sexton::persist::journal::{Begin, Sizes};
 use sexton::persist::mark::Mark;
 use sexton::persist::retention::trim;
 
-/// Segments in which a part of a long record just fits.
+/// Segments into which one part of a long record just fits.
 const LONG: Sizes = Sizes {
     first_bytes: 600 << 10,
     max_bytes: 600 << 10,
 };
 
-/// Makes batches with gaps between their numbers over several segments, the last of which is only prepared; returns what was
-/// written, and the segment in which the log ends.
+/// Makes a log of batches over several segments, with gaps between the sequence numbers. The last segment is only
+/// prepared. Returns the log, its records, and the number of the segment in which it ends.
 pub(crate) fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
     let batches: Vec<_> = (0..14)
@@ -32,7 +33,7 @@ pub(crate) fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
     (disk, batches.concat(), last)
 }
 
-/// Makes a log with long records, some of them in parts over three segments.
+/// Makes a log with long records, some of them in parts over three segments. Returns the same as `small_log`.
 pub(crate) fn long_log() -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
     let batches = [
@@ -68,7 +69,7 @@ pub(crate) fn behind(all: &[Written], after: u64) -> Vec<Written> {
     wanted.cloned().collect()
 }
 
-/// Reads everything after every number, even if no earlier segment can be read.
+/// Reads the records after each possible sequence number, with all earlier segments unreadable.
 fn every_begin_point((disk, all, last): (MemoryDisk, Vec<Written>, u64)) {
     let (_, whole) = read(&disk).expect("an intact log");
     let mut starts = Vec::new();
@@ -131,7 +132,7 @@ fn all_that_is_left_is_read_wherever_it_begins() {
     }
 }
 
-/// The mark that ends a segment may have an older number than the record before it.
+/// The mark that ends a segment may have a lower number than the record before it.
 #[test]
 fn a_segment_that_opens_with_its_end_is_no_begin() {
     let disk = MemoryDisk::default();
@@ -179,7 +180,7 @@ fn what_is_known_already_is_never_taken_back() {
         (tail.last_at, tail.next()),
         (Timestamp(5_000_000), Seq(2000))
     );
-    // The record after it is older than what is already known.
+    // The next record is older than the time that the reader starts with.
     let begin = Begin {
         after: Seq(8),
         ..begin

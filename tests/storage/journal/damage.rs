@@ -1,4 +1,5 @@
-//! Flipped bytes, missing files, foreign files: a clear error or a reported cut, never a silent loss and never a panic.
+//! Flipped bytes, missing files and foreign files: reading reports an error or a cut, and never loses records silently or
+//! panics.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -10,7 +11,8 @@ use sexton::persist::format::FORMAT_VERSION;
 
 const FLIPS: [u8; 4] = [0x01, 0x10, 0x80, 0xff];
 
-/// Writes twelve synced batches over several segments; returns them, and the segment in which the log ends.
+/// Writes twelve synced batches over several segments. Returns the log, its batches, and the number of the segment in
+/// which it ends.
 fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
     let disk = MemoryDisk::default();
     let batches: Vec<_> = (0..12)
@@ -73,7 +75,7 @@ fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last
     assert!(errors > 2000 && cuts > 100, "{errors} errors, {cuts} cuts");
 }
 
-/// Everything except the salt is known from the file, and only one salt matches the checksums.
+/// Everything in a header except the salt can be computed, and only the right salt matches the checksums of the frames.
 #[test]
 fn a_flip_in_a_header_costs_nothing_and_is_told() {
     let (disk, batches, last) = small_log();
@@ -124,7 +126,7 @@ fn a_log_whose_last_frames_became_zeros_is_damaged_as_far_as_it_was_synced() {
             other => panic!("zeros from {from}: {other:?}"),
         }
     }
-    // What was not synced may be lost; so may the note of how far the log was synced.
+    // An unsynced batch may be lost, and so may the file that records how far the log was synced.
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut log::batch(&records(100..=100, 9)))
         .expect("a write");

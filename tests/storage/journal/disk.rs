@@ -1,4 +1,4 @@
-//! A disk in memory, with every kind of fault.
+//! A disk in memory for which tests can inject every kind of fault.
 
 use sexton::persist::disk::{Disk, DiskFile};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-/// A disk in memory. Cloning gives another handle on the same disk, [`MemoryDisk::copy`] another disk.
+/// A disk in memory. Cloning gives another handle on the same disk; [`MemoryDisk::copy`] gives another disk.
 #[derive(Clone, Default)]
 pub(crate) struct MemoryDisk {
     shared: Arc<Shared>,
@@ -22,11 +22,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Bytes>,
-    /// The bytes that fit, if limited.
+    /// The maximum size of all files together, in bytes; `None` for no limit.
     capacity: Option<usize>,
-    /// The number of changes until the power is cut, if it is.
+    /// The number of changes before the power is cut; `None` if it is not cut.
     changes_left: Option<usize>,
-    /// Whether syncs are held back, and how many are waiting.
+    /// Whether syncs are held back, and the number of callers that wait for one.
     held: bool,
     waiting: usize,
     /// Whether syncs fail.
@@ -91,7 +91,7 @@ impl MemoryDisk {
             .insert(name.to_owned(), bytes);
     }
 
-    /// Changes the bytes of a file.
+    /// Changes the bytes of a file, as damage would.
     pub(crate) fn edit(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         change(&mut lock(&self.file(name)));
     }
@@ -104,18 +104,18 @@ impl MemoryDisk {
         lock(&self.shared.state).files.keys().cloned().collect()
     }
 
-    /// Limits the free space to `more` bytes, or removes the limit.
+    /// Limits the free space to `more` bytes; `None` removes the limit.
     pub(crate) fn leave(&self, more: Option<usize>) {
         let mut state = lock(&self.shared.state);
         state.capacity = more.map(|more| state.used() + more);
     }
 
-    /// Cuts the power after this many changes.
+    /// Cuts the power after this number of further changes.
     pub(crate) fn cut_power_after(&self, changes: usize) {
         lock(&self.shared.state).changes_left = Some(changes);
     }
 
-    /// Holds syncs back until released.
+    /// Holds syncs back, or releases them.
     pub(crate) fn hold_syncs(&self, held: bool) {
         lock(&self.shared.state).held = held;
         self.shared.changed.notify_all();

@@ -1,4 +1,5 @@
-//! The journal thread: order, one sync for many, direct writes only when nothing waits, and an end that is reported.
+//! The journal thread: records keep their order, waiting batches share a sync, a batch is written directly only if no
+//! other waits, and the end of the thread is reported.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{batch, read, records, writer};
@@ -25,12 +26,12 @@ impl Wake for Unpark {
 
 fn start(disk: &MemoryDisk, fsync: Fsync) -> (Journal, JournalThread) {
     let mut writer = writer(disk, SIZES).expect("the log opens");
-    // The next segment is prepared before syncs are counted.
+    // Prepare the next segment first, so that its syncs are not counted.
     writer.refill();
     Journal::start(writer, fsync).expect("a new thread")
 }
 
-/// Waits, woken by the journal, until a condition holds.
+/// Waits until a condition holds. The journal wakes this thread when its state changes.
 fn until(journal: &Journal, so: impl Fn(&Journal) -> bool) {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {

@@ -1,4 +1,4 @@
-//! Writing and reading small logs.
+//! Functions that write and read small logs.
 
 use crate::journal::disk::MemoryDisk;
 use sexton::clock::Timestamp;
@@ -10,13 +10,13 @@ use sexton::persist::journal::{Begin, InlineFiller, Reader, Sizes, Tail, Writer}
 use sexton::persist::mark::Mark;
 use std::sync::Arc;
 
-/// Segments so small that every test fills several.
+/// Segments so small that each test fills several of them.
 pub(crate) const SMALL: Sizes = Sizes {
     first_bytes: 512,
     max_bytes: 512,
 };
 
-/// Sequence number and payload.
+/// The sequence number and the payload of a record.
 pub(crate) type Written = (u64, Vec<u8>);
 
 /// Returns a batch of entries.
@@ -50,20 +50,20 @@ fn push(batch: &mut Batch, seq: u64, kind: Kind, payload: &[u8]) {
     batch.push(about, |bytes| bytes.extend_from_slice(payload));
 }
 
-/// Returns records with these numbers, each with a payload of its own, of `len` bytes without a zero.
+/// Returns records with these sequence numbers. Their payloads differ, and have `len` bytes, none of which is zero.
 pub(crate) fn records(seqs: std::ops::RangeInclusive<u64>, len: usize) -> Vec<Written> {
     let byte = |seq: u64, i: usize| u8::try_from((seq * 31 + i as u64 * 7) % 255 + 1).unwrap_or(1);
     seqs.map(|seq| (seq, (0..len).map(|i| byte(seq, i)).collect()))
         .collect()
 }
 
-/// Opens the log at its end.
+/// Opens the log for writing at its end.
 pub(crate) fn writer(disk: &MemoryDisk, sizes: Sizes) -> Result<Writer, PersistError> {
     let (_, tail) = read(disk)?;
     writer_at(disk, sizes, &tail)
 }
 
-/// Opens the log at this end.
+/// Opens the log for writing at this end.
 pub(crate) fn writer_at(
     disk: &MemoryDisk,
     sizes: Sizes,
@@ -78,7 +78,7 @@ pub(crate) fn writer_at(
     )
 }
 
-/// Writes batches, and syncs each.
+/// Writes each batch, and syncs it.
 pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
     let mut writer = writer(disk, sizes).expect("the log opens");
     for records in batches {
@@ -87,12 +87,12 @@ pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
     }
 }
 
-/// Returns everything in the log, and its end.
+/// Returns all records of the log, and its end.
 pub(crate) fn read(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
     read_after(disk, Begin::default())
 }
 
-/// Returns the position after this number.
+/// Returns the position after the record with this number.
 pub(crate) fn after(seq: u64) -> Begin {
     Begin {
         after: Seq(seq),
@@ -100,7 +100,7 @@ pub(crate) fn after(seq: u64) -> Begin {
     }
 }
 
-/// Returns everything in the log after a position, and its end.
+/// Returns all records of the log after a position, and its end.
 pub(crate) fn read_after(
     disk: &dyn Disk,
     begin: Begin,
@@ -108,7 +108,7 @@ pub(crate) fn read_after(
     all_of(Reader::open_after(disk, begin)?)
 }
 
-/// Returns everything that is left of the log, and its end.
+/// Returns all records in the remaining segments of a log, and its end.
 pub(crate) fn read_present(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError> {
     all_of(Reader::open_present(disk)?)
 }
@@ -129,7 +129,7 @@ pub(crate) fn segment(ordinal: u64) -> String {
 /// The file that records how far the log was synced.
 pub(crate) const SYNCED: &str = "journal/synced";
 
-/// Changes the version of a header, with a valid checksum.
+/// Sets the format version in a header, and corrects its checksum.
 #[expect(clippy::indexing_slicing, reason = "a header has its bytes")]
 pub(crate) fn of_format(version: u32, bytes: &mut [u8]) {
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
@@ -137,7 +137,8 @@ pub(crate) fn of_format(version: u32, bytes: &mut [u8]) {
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Returns the number of a segment's first record, from its bytes: `None` if it is empty, or begins with its end mark.
+/// Returns the number of a segment's first record, from its bytes; `None` if the segment is empty or begins with its end
+/// mark.
 pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
     let bytes = disk.bytes(&segment(ordinal));
     let seq = bytes.get(40..48)?.first_chunk().copied()?;
@@ -145,7 +146,7 @@ pub(crate) fn first(disk: &MemoryDisk, ordinal: u64) -> Option<u64> {
     (kind != 0 && kind != 4).then_some(u64::from_le_bytes(seq))
 }
 
-/// Returns the segment from which everything after a number can be read, by the documented rule.
+/// Returns the first segment that a reader needs for the records after a number, by the documented rule.
 pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
     (1..=last)
         .rev()
@@ -153,7 +154,7 @@ pub(crate) fn needed_from(disk: &MemoryDisk, last: u64, after: u64) -> u64 {
         .unwrap_or(1)
 }
 
-/// Returns how much of a segment is used. Relies on payloads that end with a nonzero byte, as end marks and headers do.
+/// Returns the number of used bytes of a segment. Relies on payloads, end marks and headers that end with a nonzero byte.
 pub(crate) fn used(disk: &MemoryDisk, ordinal: u64) -> usize {
     let bytes = disk.bytes(&segment(ordinal));
     let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Reading from the middle refuses a log with a gap: the missing part is named, and nothing is skipped.
+//! Reading from the middle of a log with a gap is refused. The error names the missing part, and no record is skipped.
 
 use crate::journal::begin::{behind, long_log, small_log};
 use crate::journal::disk::MemoryDisk;
@@ -11,7 +11,7 @@ use sexton::persist::journal::segment::{self, Opening};
 use sexton::persist::journal::{Begin, Reader};
 use sexton::persist::retention::trim;
 
-/// The damage to a log: its description, and the function that does it.
+/// Damage to a log: its description, and the function that causes it.
 type Tear<'a> = (&'a str, &'a dyn Fn(&MemoryDisk));
 
 #[test]
@@ -154,7 +154,7 @@ fn a_log_that_ends_too_early_is_refused() {
         read_after(&prepared, until(3, 9)),
         Err(PersistError::Short { .. })
     ));
-    // The part that a flip in the last batch cuts off is covered by a snapshot.
+    // A flip in the last batch cuts off a record that a snapshot contains, so the cut is an error.
     let end = used(&disk, last);
     disk.edit(&segment(last), |bytes| bytes[end - 1] ^= 1);
     let (_, tail) = read_after(&disk, after(20)).expect("it may be a torn tail");
@@ -165,7 +165,7 @@ fn a_log_that_ends_too_early_is_refused() {
     ));
 }
 
-/// With the records that a snapshot covers, not even the last batch can be lost silently.
+/// `reaches` is the last record that a snapshot contains. With it, not even the last batch can be lost silently.
 #[test]
 fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
     let (disk, all, last) = small_log();
@@ -219,7 +219,7 @@ fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
     );
 }
 
-/// A frame with a wrong checksum is no reason to refuse, as long as a later one was not needed either.
+/// A frame with a wrong checksum is passed over if no record in it or after it in the same segment is needed.
 #[test]
 fn damage_before_what_is_wanted_is_passed_over_and_told() {
     for (disk, all, last) in [small_log(), long_log()] {
@@ -249,7 +249,7 @@ fn damage_before_what_is_wanted_is_passed_over_and_told() {
 #[test]
 fn a_record_that_began_before_must_end() {
     let (disk, _, last) = long_log();
-    // Record 20 has three parts, each in a segment of its own; 21 and 22 follow it.
+    // Record 20 has three parts, each in a separate segment. Records 21 and 22 follow.
     let opens_with = |part| {
         (1..=last).find(|ordinal| {
             let bytes = disk.bytes(&segment(*ordinal));
@@ -299,7 +299,7 @@ fn a_record_that_began_before_must_end() {
     }
 }
 
-/// What follows was written and removed again while the reader was at the end of what it knew.
+/// The next segment is written and removed again while the reader is at the end of the records that it has seen.
 #[test]
 fn a_slow_reader_never_jumps_over_what_was_removed() {
     let (disk, all, last) = small_log();

@@ -1,4 +1,4 @@
-//! A disk that fills up: noticed before it happens, a halt when it does, and normal operation when there is space again.
+//! A disk that fills up: the journal reports it in advance, halts when there is no space, and works again once there is.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{self, read, records, writer};
@@ -14,7 +14,7 @@ fn room_shrinks_step_by_step_until_nothing_can_be_written() {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, SIZES).expect("the log opens");
     open.refill();
-    // The next segment is prepared, the one after it cannot be.
+    // There is space for the segment after this one, which is prepared, but not for another.
     disk.leave(Some(100));
     let mut rooms = vec![open.room(0)];
     let mut kept = Vec::new();
@@ -113,7 +113,7 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
     fill(&mut open, &|_| has(3));
     assert_eq!((len(2), len(3)), (2 * FIRST, FIRST), "half of what is free");
     assert_eq!(open.room(0), Room::Ample);
-    // The rest stays free for the snapshots that allow segments to be removed.
+    // The other half stays free for the snapshots, without which no segment can be removed.
     let Err(error) = segment::prepare(&disk, 4, sizes, 0) else {
         panic!("no space is left");
     };

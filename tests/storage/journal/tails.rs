@@ -1,4 +1,5 @@
-//! Ends that were being written when the power was cut: cut off, reported, counted, and gone for good.
+//! Ends of logs that were being written when the power was cut: they are cut off, reported, counted, and never read
+//! again.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -15,7 +16,8 @@ const ROOMY: Sizes = Sizes {
     max_bytes: 64 << 10,
 };
 
-/// Writes a log with synced batches, and one that is not synced; returns where the latter begins and ends.
+/// Writes a log with synced batches, and one unsynced batch at the end. Returns the log, and the offsets at which that
+/// batch begins and ends.
 fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, usize, usize) {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, ROOMY).expect("the log opens");
@@ -29,7 +31,7 @@ fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, 
     (disk, begin, end)
 }
 
-/// Appends after a cut, and checks that what was kept is still there, and nothing of what was cut.
+/// Appends records after a cut, and checks that the kept records are still there and that the cut ones stay lost.
 fn append_and_read(disk: &MemoryDisk, sizes: Sizes, kept: &[Written]) {
     let (_, tail) = read(disk).expect("the log can be read");
     let more = records(tail.next().0 + 5000..=tail.next().0 + 5002, 3);
@@ -205,7 +207,7 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
         last >= 3 && used(&disk, last) > 32,
         "several segments are in use"
     );
-    // The power is cut after the end mark, before anything is written to the new segment.
+    // As after a power cut between the end mark and the first write to the new segment.
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
     disk.delete(SYNCED);
     let (found, tail) = read(&disk).expect("an intact log");
@@ -213,7 +215,8 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     append_and_read(&disk, SMALL, &found);
 }
 
-/// A client chooses the bytes of names, and may put a whole frame into them which claims that everything before it is synced.
+/// Clients choose the bytes of names, so a payload may contain a whole frame that claims that everything before it is
+/// synced.
 #[test]
 fn a_frame_inside_a_payload_vouches_for_nothing() {
     let disk = MemoryDisk::default();

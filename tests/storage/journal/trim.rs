@@ -1,4 +1,4 @@
-//! Old segments are removed, oldest first, and nothing that is needed.
+//! The removal of old segments: the oldest first, and none that is still needed.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -34,7 +34,7 @@ fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, 
     (disk, batches.concat(), last)
 }
 
-/// Returns the existing segments.
+/// Returns the numbers of the existing segments.
 fn there(disk: &MemoryDisk, last: u64) -> Vec<u64> {
     let names = disk.names();
     (1..=last + 1)
@@ -105,7 +105,7 @@ fn a_log_that_is_not_there_has_nothing_to_trim() {
     assert_eq!(trimmed, Trimmed::default());
 }
 
-/// A damaged segment proves nothing about the one before it.
+/// A damaged segment does not prove that the segment before it is unneeded.
 #[test]
 fn a_damaged_segment_lets_nothing_go() {
     let (disk, _, last) = small_log();
@@ -130,7 +130,7 @@ fn a_damaged_segment_lets_nothing_go() {
 
 #[derive(Clone, Copy, Debug)]
 enum Damage {
-    /// More damage to its header than can be corrected.
+    /// A header with more damage than can be corrected.
     Header,
     Flip(usize),
     Length(usize),
@@ -175,7 +175,7 @@ fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
     }
 }
 
-/// A disk that records the order in which names change.
+/// A disk that records removals and syncs in their order.
 struct Noting {
     disk: MemoryDisk,
     noted: Mutex<Vec<String>>,
@@ -220,7 +220,7 @@ impl Disk for Noting {
     }
 }
 
-/// Unsynced removals may survive a power cut in any order: there is never more than one.
+/// A power cut may keep any of several unsynced removals. So there is never more than one, and a cut leaves no gap.
 #[test]
 fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
     let (disk, _, last) = small_log();

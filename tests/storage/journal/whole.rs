@@ -1,4 +1,4 @@
-//! What is written is read back, over batches, segments, parts and starts.
+//! Everything that is written is read back: over batches, segments, records in parts and restarts.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{self, SMALL, mark, read, records, segment, used, write, writer};
@@ -88,7 +88,7 @@ fn after_a_clean_stop_numbers_go_on_and_after_a_crash_at_the_bound() {
     assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(6));
     note(&mut log::batch(&records(6..=6, 5)));
     assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(1000));
-    // A bound above the last number (after a stop) never lowers the next number.
+    // A number above the reserved bound, as after a stop: the bound must not lower the next number.
     note(&mut log::batch(&records(2000..=2000, 5)));
     assert_eq!(read(&disk).expect("an intact log").1.next(), Seq(2001));
 }
@@ -168,7 +168,7 @@ fn a_checkpoint_mark_changes_nothing_of_the_tail_but_its_place() {
     assert!(!tail.clean, "the stop is no longer the last record");
 }
 
-/// A reader beside a running coordinator: segments are added while it reads.
+/// Reads from a running coordinator's journal. Segments are added while it reads.
 #[test]
 fn a_reader_sees_segments_that_were_made_after_it_began() {
     let disk = MemoryDisk::default();

@@ -1,5 +1,5 @@
-//! One slot is damaged at some position. The start still has everything, reports the damage, changes nothing while it reads,
-//! and replays no more than the other slot requires; then a checkpoint repairs the slot automatically.
+//! Damage to one slot, at any position. A startup still recovers everything, reports the damage, changes nothing while it
+//! reads, and replays only what the other slot requires. The next checkpoint then repairs the slot.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -13,7 +13,7 @@ use sexton::persist::snapshots::{BySlot, SlotId};
 use sexton::spine::machine::{Observable as _, Paged as _};
 use std::path::Path;
 
-/// The number of positions tried by the recovery alone, by a node, and by the program.
+/// The number of positions that are tried: by recovery alone, by a node, and by the program.
 const PLACES: usize = 300;
 const NODES: usize = 16;
 const PROGRAMS: usize = 6;
@@ -49,7 +49,8 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
         expected[slot] = None;
         assert_eq!(past.sealed, expected, "{harm:?}");
         let other = both[slot.other()].unwrap();
-        // Record numbers have no gaps here except at starts.
+        // Sequence numbers have no gaps here except at startups, so this is the maximum number of records after the
+        // snapshot.
         let Seq(behind) = Seq(past.tail.last.0 - other.0);
         assert!(past.tail.records <= behind, "{harm:?}: {past:?}");
         assert!(
@@ -136,8 +137,8 @@ fn the_program_says_what_it_mended() {
     }
 }
 
-/// Two directories with the same history except for the names of their locks. The files of one are no substitute for those
-/// of the other, although they are intact and their numbers fit.
+/// Two directories have the same history except for the names of their locks. Intact files of one must not be used in the
+/// other, even if their sequence numbers fit.
 #[test]
 fn a_snapshot_of_another_directory_is_left_alone() {
     let files = tempfile::tempdir().unwrap();
@@ -155,7 +156,7 @@ fn a_snapshot_of_another_directory_is_left_alone() {
         node.stop().unwrap();
         left
     });
-    // Times of the other directory fit after those of the first.
+    // The snapshots of the first directory are older than the end of the other journal, so their times fit too.
     let (whole, _) = start(&other).unwrap();
     for slot in SlotId::ALL {
         let snapshots = other.join("snapshots");
@@ -181,10 +182,11 @@ fn a_snapshot_of_another_directory_is_left_alone() {
     assert!(locks == whole);
 }
 
-/// Puts something in the position of a file.
+/// Puts something in place of a file or directory.
 type Plant<'p> = &'p dyn Fn(&Path);
 
-/// A pipe, a directory or a file where something else should be. Nothing blocks on it, and a checkpoint replaces it.
+/// Puts a pipe, a directory or a file in place of something else. Nothing may block on it, and the next checkpoint
+/// replaces it.
 #[test]
 fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
     let made = directory::make(SMALL, LOCKS / 10);
@@ -206,7 +208,7 @@ fn what_is_no_file_or_no_folder_is_damage_like_any_other() {
     for (place, plant) in plant {
         let copy = tempfile::tempdir().unwrap();
         directory::copy(made.path(), copy.path());
-        // A pipe in this position does not block a client that opens the directory, either.
+        // A named pipe here must not block a client that opens the directory, either.
         pipe(&copy.path().join("lock.tmp"));
         let path = copy.path().join("snapshots").join(place);
         if path.is_dir() {

@@ -1,4 +1,4 @@
-//! Data directories with locks in them, their state, and every byte of them.
+//! Data directories with locks: how they are made, recovered and compared byte by byte.
 
 use crate::node;
 use sexton::actors::lock::{self, EntryView, LockMachine, Message, Name, Reply};
@@ -16,17 +16,17 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// The number of locks that are requested at a time.
+/// The number of locks that are requested in one batch.
 const BURST: usize = 1000;
 /// The TTL of locks in seconds, longer than any test takes.
 const TTL: u16 = 60_000;
 
-/// Segments of a journal that is never trimmed, because all of it fits in the first.
+/// Sizes with which the journal is never trimmed, because all of it fits into the first segment.
 pub(crate) const LARGE: Sizes = Sizes {
     first_bytes: 4 << 20,
     max_bytes: 4 << 20,
 };
-/// Segments of a journal that is trimmed by each checkpoint.
+/// Sizes with which each checkpoint trims the journal.
 pub(crate) const SMALL: Sizes = Sizes {
     first_bytes: 64 << 10,
     max_bytes: 64 << 10,
@@ -99,8 +99,8 @@ pub(crate) fn checkpoint(node: &Node) -> Taken {
     node::wait(node.handle().checkpoint()).expect("a checkpoint is taken")
 }
 
-/// Makes a directory with both slots sealed, each written more than once, and entries after the newest. It is left as if by
-/// a kill: what the stop wrote is removed again.
+/// Makes a directory with both slots sealed, each written more than once, and entries after the latest snapshot. It is a
+/// copy from before the node's stop, so it looks as after a kill.
 pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
     let made = tempfile::tempdir().expect("a temporary directory");
     let data = made.path().join("data");
@@ -124,7 +124,7 @@ pub(crate) fn slots(data: &Path) -> Slots {
     Slots::new(disk, Arc::new(SledStores::new(data)))
 }
 
-/// Returns the state after a start.
+/// Returns the machine after a recovery, and what the recovery found.
 pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), RecoveryError> {
     let mut replica = Replica::<LockMachine>::new(lock::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
@@ -141,7 +141,7 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
     Ok((replica.into_parts().machine, past))
 }
 
-/// Returns every lock without its remaining time, which begins again with each start.
+/// Returns every lock without its remaining time, because TTLs begin again at startup.
 pub(crate) fn timeless(mut entries: Vec<EntryView>) -> Vec<EntryView> {
     for entry in &mut entries {
         entry.deadline = None;
@@ -157,14 +157,14 @@ pub(crate) fn sealed(data: &Path) -> [bool; 2] {
     })
 }
 
-/// Returns every file with its bytes, except sockets and the file that names the process using the directory.
+/// Returns every file with its bytes, except sockets and the file that contains the process id of the directory's owner.
 pub(crate) fn bytes(data: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     each_file(data, "", &mut |name| {
         if name != "lock" {
             match std::fs::read(data.join(name)) {
                 Ok(bytes) => drop(files.insert(name.to_owned(), bytes)),
-                // A segment that was being prepared has been renamed.
+                // The segment was being prepared, and was renamed in the meantime.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{name}"),
             }
         }
@@ -179,7 +179,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
         let folder = place.parent().expect("it is in a folder");
         std::fs::create_dir_all(folder).expect("a new directory");
         if let Err(error) = std::fs::copy(from.join(name), place) {
-            // A segment that was being prepared has been renamed.
+            // The segment was being prepared, and was renamed in the meantime.
             assert_eq!(error.kind(), ErrorKind::NotFound, "{name}");
         }
     });

@@ -1,7 +1,7 @@
-//! A disk that is full while a checkpoint is taken: no client is refused because of it, the other snapshot and the journal
-//! stay, nothing incomplete stays, and the checkpoint is taken when there is space.
+//! A full disk while a checkpoint is taken: no client is refused because of it, the other snapshot and the journal stay
+//! intact, nothing incomplete is left, and the checkpoint is taken once there is space.
 //!
-//! The disk is a limit on the size of files, which any user can set on their own process.
+//! The full disk is simulated by a limit on the size of files, which every user can set on their own process.
 
 use crate::daemon::{Daemon, sexton, text};
 use crate::lockserver::{Client, release, request};
@@ -11,7 +11,7 @@ use sexton::spine::machine::Observable as _;
 use std::path::Path;
 use std::process::Output;
 
-/// The number of locks with which a snapshot is larger than a segment of the journal.
+/// The number of locks with which a snapshot is larger than the largest segment of the journal.
 const LOCKS: usize = 60_000;
 
 fn serve(data: &Path) -> Daemon {
@@ -51,7 +51,7 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
 
     let daemon = serve(&data);
     let mut client = Client::connect(daemon.lockserver()).unwrap();
-    // No segment of the journal is larger, so the journal does not notice the limit.
+    // No segment of the journal is larger than the limit, so only snapshots fail.
     daemon.limit_files(Some(LARGE.max_bytes));
     for _ in 0..3 {
         let ended = ask_for_a_checkpoint(&data);
@@ -89,7 +89,7 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
     assert!(timeless(locks.view().entries) == whole);
 }
 
-/// A coordinator that is killed while the disk is full starts from the state it had.
+/// A coordinator that was killed while the disk was full recovers the same state.
 #[test]
 fn a_start_behind_a_full_disk_is_whole() {
     let files = tempfile::tempdir().unwrap();

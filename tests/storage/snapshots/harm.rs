@@ -1,4 +1,4 @@
-//! Damage to a file of a slot, chosen at random, done and undone.
+//! Damage to a random file of a slot, which can be done and undone.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,16 +13,16 @@ use std::path::Path;
 /// One kind of damage.
 #[derive(Clone, Debug)]
 pub(crate) enum Harm {
-    /// A bit is flipped.
+    /// This bit of the file is flipped.
     Flip { file: String, bit: usize },
-    /// The end is cut off.
+    /// The file is truncated to this length.
     Cut { file: String, len: usize },
     /// The file is removed.
     Delete { file: String },
 }
 
 impl Harm {
-    /// Chooses some damage to this slot or to its seal, among the bytes in use.
+    /// Chooses random damage to a file of this slot or to its seal, within the bytes in use.
     pub(crate) fn choose(
         chance: &mut Chance,
         files: &BTreeMap<String, Vec<u8>>,
@@ -59,7 +59,7 @@ impl Harm {
         }
     }
 
-    /// Does the damage.
+    /// Damages the file.
     pub(crate) fn happen(&self, data: &Path) {
         let place = data.join(self.file());
         let mut bytes = std::fs::read(&place).expect("the file reads");
@@ -73,7 +73,7 @@ impl Harm {
         std::fs::write(place, bytes).expect("a writable file");
     }
 
-    /// Restores the previous content.
+    /// Restores the file's previous content.
     pub(crate) fn undo(&self, data: &Path, files: &BTreeMap<String, Vec<u8>>) {
         let bytes = &files[self.file()];
         std::fs::write(data.join(self.file()), bytes).expect("a writable file");

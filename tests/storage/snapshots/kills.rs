@@ -1,5 +1,5 @@
-//! The real program with a hundred thousand locks, killed while it takes checkpoints at any moment: the other snapshot and
-//! the journal give the same state as a replay of the whole journal, and the directory does not grow.
+//! Kills the real program, with a hundred thousand locks, at random moments of its checkpoints. The other snapshot and
+//! the journal must give the same state as a replay of the whole journal, and the directory must not grow.
 
 use crate::chance::Chance;
 use crate::daemon::{Daemon, sexton};
@@ -16,12 +16,12 @@ use std::process::Stdio;
 
 const LOCKS: usize = 100_000;
 const KILLS: usize = 20;
-/// How many locks are acquired and released between two kills.
+/// The number of locks that are acquired between two kills. Half of them are released again.
 const CHANGES: u64 = 2000;
-/// Maximum size of both snapshots: each a few times its content.
+/// The maximum size of both snapshots together, in bytes. Each is a few times as large as its content.
 const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
 
-/// Acquires locks and releases half of them, all over the table; returns how many more are then held.
+/// Acquires locks with many different keys, and releases half of them. Returns the number of locks that stay held.
 fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let mut asked = Vec::new();
@@ -52,7 +52,7 @@ fn status(data: &Path) -> String {
     String::from_utf8(answer).expect("UTF-8")
 }
 
-/// Reads the directory, which no process uses now; returns whether a snapshot was being written.
+/// Reads the directory while no process uses it, and checks its state. Returns whether a snapshot was being written.
 fn reckon(data: &Path, past: &mut Past<LockMachine>, kept: &Kept) -> bool {
     past.read_on(kept.keep());
     let (locks, found) = past::recovered::<LockMachine>(data);
@@ -83,7 +83,8 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
     let (mut held, mut amid, mut most) = (LOCKS as u64, 0, 0);
     let text = data.to_str().expect("UTF-8");
     for kill in 0.. {
-        // The moment of a kill depends on the machine: kills are repeated until enough fell into a checkpoint, and after one.
+        // The moment of a kill depends on the machine. So kills are repeated until enough were in a checkpoint, and
+        // enough checkpoints succeeded.
         if kill >= KILLS && amid >= KILLS / 4 && past.checkpoints >= 3 {
             println!(
                 "{kill} kills, {amid} amid a checkpoint, {} checkpoints taken, at most {} KiB of snapshots",
@@ -118,10 +119,11 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
             (whole != [true; 2]).then_some(())
         });
         if kill % 3 == 0 {
-            // Sometimes one is complete, otherwise the journal would have to keep everything.
+            // Let some checkpoints end, since otherwise no segment of the journal could be removed.
             asks.wait().expect("our child");
         } else {
-            // Up to a quarter of a second, which is more than most of them take; as often early as late.
+            // Wait up to a quarter of a second, which is more than most checkpoints take. Kills early and late in a
+            // checkpoint are equally likely.
             let scale = chance.below(9);
             let mut looks = chance.below(1 << scale);
             until("a moment passes", || {

@@ -1,5 +1,5 @@
-//! Both slots are damaged. If the journal is complete, everything is rebuilt from it; if its beginning was removed, the start
-//! is refused with a message about the loss and its cause, and leaves every byte unchanged.
+//! Damage to both slots. If the journal is complete, everything is rebuilt from it. If its first segments were removed,
+//! startup is refused with a message about the loss and its cause, and no byte changes.
 
 use crate::chance::Chance;
 use crate::daemon::{serve, text};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const LOCKS: usize = 4000;
-/// How many pairs of positions are tried.
+/// The number of pairs of positions that are tried.
 const PAIRS: usize = 40;
 
 /// Damages both slots.
@@ -126,7 +126,7 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
     assert_eq!(locks.digest(), whole.digest());
 }
 
-/// A journal that was restored from an older copy lacks records that a snapshot shows were in it.
+/// A journal restored from an older copy lacks records that were in it when a snapshot was taken.
 #[test]
 fn a_journal_older_than_a_snapshot_is_refused() {
     let files = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn a_journal_older_than_a_snapshot_is_refused() {
     let segment = "journal/00000001.seg";
     std::fs::write(data.join(segment), &before[segment]).unwrap();
     let older = bytes(&data);
-    // The newer snapshot shows this, even if the start would begin with the other one.
+    // The newer snapshot shows the loss, even if it is damaged and startup would use the other one.
     for damaged in [false, true] {
         if damaged {
             let db = data.join("snapshots/a/db");
@@ -163,7 +163,7 @@ fn a_journal_older_than_a_snapshot_is_refused() {
     }
 }
 
-/// What a seal records about the journal holds, whatever happened to the files that it names.
+/// The journal's length in a seal counts even if the snapshot's own files are damaged.
 #[test]
 fn a_lost_journal_is_seen_though_no_snapshot_is_whole() {
     let made = directory::make(SMALL, LOCKS);

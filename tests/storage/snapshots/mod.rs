@@ -1,12 +1,12 @@
-//! Snapshots on a real disk, with the real store: whatever happens to them, nothing acknowledged is lost.
+//! Snapshots on a real disk, with the real store. Whatever happens to them, no acknowledged change is lost.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `directory.rs` | data directories with locks, and how to compare them |
+//! | `directory.rs` | data directories with locks, and their comparison |
 //! | `harm.rs` | damage to a file |
-//! | `turns.rs` | slots in turn, sealed and left alone |
-//! | `damage.rs` | one slot damaged: the start has everything, and the slot is rewritten |
-//! | `lost.rs` | both damaged: rebuilt from the journal, or a refusal that names the loss |
+//! | `turns.rs` | slots are written alternately, sealed, and then not changed |
+//! | `damage.rs` | one slot damaged: startup recovers everything, and the slot is rewritten |
+//! | `lost.rs` | both damaged: the state is rebuilt from the journal, or startup is refused |
 //! | `power.rs` `platter.rs` | power cuts at every step of a checkpoint |
 //! | `kills.rs` | the real program, killed while it takes checkpoints |
 //! | `panics.rs` | a commit that panics while a checkpoint is taken |

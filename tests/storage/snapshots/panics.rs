@@ -1,5 +1,5 @@
-//! A commit that panics while a checkpoint is taken: the actor is rebuilt from the other slot and the journal meanwhile. The
-//! checkpoint is complete, or is abandoned if its pages were not all copied, and then the next one is complete.
+//! A commit that panics while a checkpoint is taken. The actor is rebuilt from the other slot and the journal. The
+//! checkpoint is completed, or abandoned if not all pages were copied; then the next one is completed.
 
 use crate::chance::Chance;
 use crate::node;
@@ -16,8 +16,7 @@ use sexton::spine::machine::Observable as _;
 use sexton::{Config, Node};
 
 const LOCKS: usize = 20_000;
-/// This many panics must fall into a checkpoint. Their moments depend on the machine: they are repeated until enough
-/// did.
+/// The number of panics that must happen during a checkpoint. Their moments depend on the machine, so they are repeated.
 const AMID: usize = 5;
 const PANICS_MAX: usize = 60;
 
@@ -65,14 +64,14 @@ fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
             panics < PANICS_MAX,
             "{amid} of {panics} panics amid a checkpoint"
         );
-        // No lock is released twice in this many rounds.
+        // The first lock differs in each round, so that no lock is released twice.
         let first = panics % 20 * 1000 + panics / 20;
         let_go(&node, (0..100).map(|number| first + number * 3));
         let expected = node::entries(&handle);
         let taken = handle.snapshots().taken;
         let result = std::thread::scope(|threads| {
             let asks = threads.spawn(|| node::wait(handle.checkpoint()));
-            // As often near its beginning as near its end.
+            // Wait a random time, so that panics early and late in the checkpoint are equally likely.
             let scale = chance.below(8);
             let mut looks = chance.below(1 << scale);
             until("it has got this far, or is over", || {

@@ -1,7 +1,8 @@
-//! A real directory, and its content on the platter: names and bytes as of their last sync.
+//! A real directory, and its content on a simulated platter: the names and bytes of the last sync.
 //!
-//! A power cut leaves each name that was created, moved or removed since as it was or as it is, and each block of 4 KiB
-//! written since likewise, independently of the others. Files that others write, as sled does, are read as they are.
+//! A power cut keeps or loses each unsynced change independently: each name that was created, moved or removed, and each
+//! block of 4 KiB that was written. Files that are written without this disk, as sled's are, are read from the real
+//! directory.
 
 use crate::chance::Chance;
 use sexton::persist::disk::{Disk, DiskFile, RealDisk};
@@ -13,29 +14,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const BLOCK: usize = 4096;
 
-/// The target of a name in a directory.
+/// The file or directory to which a name refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     number: u64,
     is_folder: bool,
 }
 
-/// The synced content, by the numbers of files and directories.
+/// The synced content, by the inode numbers of files and directories.
 #[derive(Default)]
 struct Synced {
     names: BTreeMap<u64, BTreeMap<String, Node>>,
     bytes: BTreeMap<u64, Vec<u8>>,
 }
 
-/// The platter below a directory.
+/// The platter of a directory.
 #[derive(Clone)]
 pub(crate) struct Platter {
     root: PathBuf,
     real: RealDisk,
     synced: Arc<Mutex<Synced>>,
-    /// Whether it only pretends to sync the files of a directory.
+    /// Whether syncs of a directory's files report success without doing anything.
     lies: bool,
-    /// Called wherever the power may be cut.
+    /// Called at each step at which the power may be cut.
     cut: Arc<dyn Fn(&Platter) + Send + Sync>,
 }
 
@@ -53,14 +54,14 @@ impl Platter {
         platter
     }
 
-    /// Called where the power may be cut.
+    /// Marks a step at which the power may be cut.
     pub(crate) fn may_be_cut(&self) {
         (self.cut)(self);
     }
 
-    /// Writes what a power cut now may leave to another directory.
+    /// Writes to another directory what a power cut at this moment leaves.
     pub(crate) fn leave(&self, to: &Path, chance: &mut Chance) {
-        // Nothing of the unsynced data, half of it, or all.
+        // Keep none of the unsynced data, half of it, or all.
         let kept = 50 * chance.below(3);
         let root = node(&self.root).expect("the directory exists");
         self.leave_folder(Some(&self.root), root.number, to, &mut |()| {
@@ -94,7 +95,7 @@ impl Platter {
             } else {
                 let was = self.synced().bytes.get(&chosen.number).cloned();
                 let was = was.unwrap_or_default();
-                // The file was removed meanwhile: its bytes are the synced ones.
+                // If the file was removed in the meantime, only its synced bytes are known.
                 let is = now.and_then(|now| std::fs::read(now).ok());
                 let left = is.map_or_else(|| was.clone(), |is| mix(&is, &was, keep));
                 std::fs::write(to.join(name), left).expect("a writable file");
@@ -145,7 +146,7 @@ fn node(place: &Path) -> Option<Node> {
     })
 }
 
-/// Returns the current content of a directory; empty if it was removed.
+/// Returns the current content of a directory. It is empty if the directory was removed.
 fn names(folder: &Path) -> BTreeMap<String, Node> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
@@ -155,7 +156,7 @@ fn names(folder: &Path) -> BTreeMap<String, Node> {
     named.collect()
 }
 
-/// Mixes the bytes: each block and the length is either new or old.
+/// Mixes two versions of a file: each block, and the length, is that of one of them.
 fn mix(is: &[u8], was: &[u8], keep: &mut dyn FnMut(()) -> bool) -> Vec<u8> {
     let len = if is.len() == was.len() || keep(()) {
         is.len()
@@ -207,7 +208,8 @@ impl DiskFile for File {
     }
 }
 
-/// Nothing is really synced: the platter tracks what would be, and power cuts are simulated.
+/// Syncs only copy the current content to the simulated platter. The real disk is not synced, since the power cuts are
+/// simulated.
 impl Disk for Platter {
     fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
         self.real.list(folder)

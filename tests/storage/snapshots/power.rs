@@ -1,5 +1,5 @@
-//! Power cuts at every step of a series of checkpoints, each followed by trimming the journal: a sealed slot is complete, an
-//! unsealed one is recognised as such, and the state is that of the whole journal.
+//! Power cuts at every step of a series of checkpoints, each of which trims the journal. A sealed slot is complete, an
+//! unsealed one is recognised as such, and the recovered state is that of the whole journal.
 
 use crate::chance::Chance;
 use crate::snapshots::directory::{SMALL, let_go, open, slots, start, take};
@@ -26,15 +26,16 @@ const LOCKS: usize = 3000;
 /// The number of entries between two checkpoints.
 const EVERY: u64 = 500;
 
-/// Power cuts, and their results.
+/// The power cuts of a run, and their results.
 struct Cuts {
     chance: Chance,
-    /// The power is cut at one in this many opportunities.
+    /// The power is cut at one in this number of possible steps, on average.
     one_in: u64,
-    /// The state that must exist after each power cut.
+    /// The digest of the state that each recovery must give.
     digest: Digest,
     count: u64,
-    /// Cuts that left a slot incomplete; cuts that left both complete; cuts with the first segment removed.
+    /// The number of cuts that left a slot incomplete. `whole` counts those that left both slots complete, and `trimmed`
+    /// those with the first segment of the journal removed.
     amid: u64,
     whole: u64,
     trimmed: u64,
@@ -43,7 +44,7 @@ struct Cuts {
 }
 
 impl Cuts {
-    /// Cuts the power, perhaps.
+    /// Cuts the power with a probability of one in `one_in`, and checks what is left.
     fn cut(&mut self, platter: &Platter) {
         if self.chance.below(self.one_in) > 0 {
             return;
@@ -123,7 +124,7 @@ impl Store for CutStore {
     }
 }
 
-/// Makes a journal without snapshots, and returns its state.
+/// Makes a directory with a journal and no snapshots. Returns the digest of its state.
 fn journal(data: &Path) -> Digest {
     let node = open(data, SMALL);
     for first in (0..LOCKS).step_by(500) {
@@ -136,7 +137,7 @@ fn journal(data: &Path) -> Digest {
     locks.digest()
 }
 
-/// Takes a checkpoint of the replica, as the node does; the journal already has everything.
+/// Takes a checkpoint of the replica in the same way as the node. The journal already contains its records.
 fn checkpoint(
     platter: &Platter,
     slots: &Slots,
@@ -175,10 +176,10 @@ fn checkpoint(
     platter.may_be_cut();
 }
 
-/// Takes checkpoints from the first entry to the last, with cuts wherever one is possible.
+/// Takes checkpoints of a journal from its first entry to its last, with power cuts at any step.
 fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     let digest = journal(data);
-    // The records are read from a copy, because trimming happens later.
+    // Read the records from a copy, because the checkpoints trim the original.
     let copy = tempfile::tempdir().expect("a temporary directory");
     crate::snapshots::directory::copy(data, copy.path());
     let cuts = Arc::new(Mutex::new(Cuts {
@@ -208,7 +209,7 @@ fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     cuts.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Replays a journal, with a checkpoint at intervals.
+/// Replays a journal, and takes a checkpoint after every `EVERY` entries.
 fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
     let disk = RealDisk::new(journal);
     let mut reader = Reader::open(&disk).expect("the journal opens");
@@ -262,7 +263,7 @@ fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
     assert!(cuts.count >= 150 && cuts.amid >= 50 && cuts.whole >= 10 && cuts.trimmed >= 50);
 }
 
-/// Shows that the test above can fail: nothing is right on a disk that only pretends to sync.
+/// Shows that the test above can fail: on a disk that does not really sync, slots are damaged.
 #[test]
 fn a_disk_that_lies_about_its_syncs_is_found_out() {
     let files = tempfile::tempdir().unwrap();

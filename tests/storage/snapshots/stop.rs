@@ -1,4 +1,4 @@
-//! A clean stop takes a checkpoint, and leaves a directory to which no process writes any more.
+//! A clean stop takes a checkpoint, and afterwards no process writes to the directory.
 
 use crate::node;
 use crate::patience::until;
@@ -10,7 +10,7 @@ use sexton::spine::checkpoint::Rules;
 use sexton::spine::delivery::Item;
 use sexton::spine::machine::Observable as _;
 
-/// The maximum number of records that a start may have to replay after a stop. All of them are marks.
+/// The maximum number of records that a startup replays after a clean stop. All of them are marks.
 const MARKS_MAX: u64 = 4;
 
 #[test]
@@ -40,7 +40,7 @@ fn a_start_behind_a_stop_has_nothing_to_repeat() {
     }
 }
 
-/// Sends requests until the node has stopped.
+/// Sends requests until the node refuses them because it has stopped.
 fn pester(handle: &Handle, number: usize) {
     let name = Name::try_from(number.to_string().as_str()).expect("a short name");
     let request = || Message::Request {
@@ -75,7 +75,7 @@ fn a_stop_amid_checkpoints_leaves_none_half_written() {
                 (node.handle().snapshots().taken > round / 4).then_some(())
             });
             node.stop().unwrap();
-            // A process that opens the directory now has it alone.
+            // The node no longer uses the directory, so this process may read it.
             assert_eq!(sealed(files.path()), [true; 2], "round {round}");
         });
         let (_, past) = start(files.path()).unwrap();

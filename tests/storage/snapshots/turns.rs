@@ -1,4 +1,4 @@
-//! Slots in turn, each sealed when it is closed, and left alone from then on.
+//! Slots are written alternately, sealed when they are closed, and not changed afterwards.
 
 use crate::patience::until;
 use crate::snapshots::directory::{
@@ -80,7 +80,7 @@ fn a_sealed_slot_is_read_without_changing_a_byte() {
     assert!(bytes(made.path()) == before, "a start's reading changed it");
 }
 
-/// The newest slot and the journal after it give the same state as the journal alone.
+/// Either slot, with the journal after it, gives the same state as the journal alone.
 #[test]
 fn either_slot_and_the_journal_alone_come_to_the_same() {
     let made = directory::make(LARGE, 4000);
@@ -127,7 +127,8 @@ fn nobody_else_may_read_them() {
     node.stop().unwrap();
 }
 
-/// A checkpoint is due when a start would have to read enough, whichever processes wrote it.
+/// A checkpoint is due once a startup would have to read enough, even if the records are from several lives of the
+/// program.
 #[test]
 fn lives_that_are_too_short_for_a_checkpoint_come_to_one_together() {
     let files = tempfile::tempdir().unwrap();
