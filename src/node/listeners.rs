@@ -17,8 +17,13 @@ pub(super) struct OpenListeners {
 }
 
 impl OpenListeners {
-    /// Returns the hosts that LockServer admits. They are read before anything is opened, since an unusable list prevents the start.
-    pub(super) fn hosts(config: &Config) -> Result<Hosts, NodeError> {
+    /// Checks the files that the listeners need, and returns the hosts that LockServer admits. An unusable hosts list, token file or
+    /// certificate prevents the start, before a directory is created or a service launched.
+    pub(super) fn check_files(config: &Config) -> Result<Hosts, NodeError> {
+        #[cfg(feature = "http")]
+        if let Some(http) = &config.http {
+            crate::protocols::http::Listener::check_files(http)?;
+        }
         let lockserver = config.lockserver.as_ref();
         match lockserver.and_then(|lockserver| lockserver.hosts.as_ref()) {
             Some(file) => Ok(Hosts::read(file)?),
@@ -27,9 +32,8 @@ impl OpenListeners {
     }
 
     /// Listens on the configured TCP addresses if there is no data directory yet, so that a start that cannot bind one of them fails before
-    /// it creates a directory. A start whose token file or certificate cannot be used fails here, too. At later starts the listeners are
-    /// opened after the recovery: a client would wait on a listener that is not served. Sockets with a path are always opened later: they
-    /// may lie in the data directory.
+    /// it creates a directory. At later starts the listeners are opened after the recovery: a client would wait on a listener that is
+    /// not served. Sockets with a path are always opened later: they may lie in the data directory.
     pub(super) fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
         if config.data.as_ref().is_none_or(|data| data.exists()) {
             return Ok(());
@@ -54,13 +58,10 @@ impl OpenListeners {
             listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
         }
         #[cfg(feature = "http")]
-        if let Some(http) = &config.http {
-            crate::protocols::http::Listener::check_files(http)?;
-            if let Some(at) = http.tcp
-                && listeners.http.is_none()
-            {
-                listeners.http = tcp("http", at)?;
-            }
+        if let Some(at) = config.http.as_ref().and_then(|http| http.tcp)
+            && listeners.http.is_none()
+        {
+            listeners.http = tcp("http", at)?;
         }
         Ok(())
     }

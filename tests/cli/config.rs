@@ -33,6 +33,12 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
+fn write_private(file: &Path, text: &str) {
+    std::fs::write(file, text).expect("a writable file");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(file, private).expect("our own file");
+}
+
 fn settings(command: &mut Command) -> Value {
     let (status, said, errors) = output(command.arg("--json"));
     assert_eq!(status, Some(0), "{errors}");
@@ -331,7 +337,7 @@ fn serve_runs_on_a_file() {
 fn people_get_a_table_and_never_a_secret() {
     let (files, path) = file("");
     let token = files.path().join("token");
-    std::fs::write(&token, "a-secret-nobody-may-see\n").expect("a writable file");
+    write_private(&token, "a-secret-nobody-may-see\n");
     let lines = format!("token-file = {token:?}\nhttp = \"0.0.0.0:80\"\n");
     std::fs::write(&path, lines).expect("a writable file");
     for flags in [
@@ -359,6 +365,38 @@ fn people_get_a_table_and_never_a_secret() {
         ["data", "/nowhere/.local/state/sexton", "default"]
     );
     assert_eq!(row("hosts"), ["hosts", "-", "default"]);
+}
+
+/// The files that the settings name are checked as a start checks them, with help that names the file.
+#[test]
+fn the_files_that_settings_name_are_checked() {
+    let (files, path) = file("http = \"127.0.0.1:0\"\n");
+    let token = files.path().join("token");
+    let check = |words: &[&str], said: &[&str]| {
+        let (status, out, errors) =
+            output(&mut config(&[&["--config", text(&path)], words].concat()));
+        assert_eq!((status, out.as_str()), (Some(3), ""), "{errors}");
+        for part in said {
+            assert!(errors.contains(part), "{part} in {errors}");
+        }
+    };
+    let shown = token.display();
+    let flags: &[&str] = &["--token-file", text(&token)];
+    let make = format!("base64 > {shown})` makes one");
+    check(flags, &["failed to read the token file", &make]);
+    write_private(&token, "\n");
+    let empty = format!("failed to use the token file {shown}: it is empty");
+    check(flags, &[&empty, &make]);
+    write_private(&token, "short\n");
+    check(flags, &["line 1 has 5 characters"]);
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(&token, open).expect("our own file");
+    let help = format!("help: `chmod 600 {shown}` makes it private\n");
+    check(flags, &["its mode is 0644", &help]);
+    let absent = files.path().join("absent.pem");
+    let tls: &[&str] = &["--tls-cert", text(&absent), "--tls-key", text(&absent)];
+    check(tls, &["absent.pem"]);
+    check(&["--hosts", text(&absent)], &["failed to read hosts"]);
 }
 
 #[test]
