@@ -299,6 +299,7 @@ fn a_file_that_is_none_is_told() {
         let (status, _, errors) = output(asked.args([command, "--config", text(&absent)]));
         assert_eq!(status, Some(3), "{errors}");
         assert!(errors.contains(text(&absent)), "{errors}");
+        assert!(errors.contains("help: --config FILE or"), "{errors}");
     }
     std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));

@@ -29,8 +29,16 @@ pub(crate) struct Content {
 /// Reads a file.
 pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     let shown = path.display();
-    let unreadable =
-        |error| Failure::unreachable(format!("failed to read the configuration {shown}: {error}"));
+    let unreadable = |error: std::io::Error| {
+        let words = format!("failed to read the configuration {shown}: {error}");
+        let failure = Failure::unreachable(words);
+        if error.kind() == std::io::ErrorKind::NotFound {
+            return failure.help(
+                "--config FILE or SEXTON_CONFIG names the file; without either, the defaults apply",
+            );
+        }
+        failure
+    };
     // SIGHUP reads the file on the main thread, which must not block on a pipe.
     let (bytes, _) = sexton::protocols::file::read(path, BYTES_MAX + 1).map_err(unreadable)?;
     if bytes.len() as u64 > BYTES_MAX {
@@ -54,15 +62,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         Err(error) => return no_text(source(line(bytes, error.valid_up_to()))),
     };
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut problems: Vec<(usize, Problem)> = Vec::new();
-    for error in errors {
-        let line = line(bytes, error.span().map_or(0, |span| span.start));
-        // Further errors on a line usually follow from the first.
-        if problems.iter().all(|(told, _)| *told != line) {
-            let words = error.message().split('\n').collect::<Vec<_>>().join(", ");
-            problems.push((line, Problem::new(source(line), "", words)));
-        }
-    }
+    let is_whole = errors.is_empty();
+    let file = (&*path, is_whole);
+    let mut problems = no_toml(text, errors, source);
+    // The line of the first broken name of a table: the keys below it are read as if they were in another table.
+    let broken = problems.iter().map(|(line, _)| *line);
+    let broken = broken.filter(|line| is_name_of_table(text, *line));
+    let lost = broken.min().unwrap_or(usize::MAX);
     let (mut entries, mut queues) = (Vec::new(), Vec::new());
     let (mut services, mut workers) = (Vec::new(), Vec::new());
     let (mut tenants, mut tasks) = (Tenants::new(), task::Table::default());
@@ -73,39 +79,42 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         }
         let key: &str = key.get_ref();
         let of = |at| source(self::line(bytes, at));
+        let toml = value.get_ref();
         let wrong = match key {
-            "queues" => Some(kept(&mut queues, queue::tables(value.get_ref(), of))),
-            "tenants" => Some(kept(&mut tenants, tenant::tables(value.get_ref(), of))),
-            "tasks" => Some(kept(&mut tasks, task::table(value.get_ref(), of))),
-            "services" => Some(kept(
-                &mut services,
-                service::tables(value.get_ref(), &path, of),
-            )),
-            "workers" => Some(kept(
-                &mut workers,
-                worker::tables(value.get_ref(), &path, of),
-            )),
+            "queues" => Some(kept(&mut queues, queue::tables(toml, of))),
+            "tenants" => Some(kept(&mut tenants, tenant::tables(toml, of))),
+            "tasks" => Some(kept(&mut tasks, task::table(toml, of))),
+            "services" => Some(kept(&mut services, service::tables(toml, file, of))),
+            "workers" => Some(kept(&mut workers, worker::tables(toml, &path, of))),
             _ => None,
         };
         if let Some(wrong) = wrong {
-            problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
+            let wrong = wrong.into_iter().map(|wrong| (wrong.source.line(), wrong));
+            problems.extend(wrong.filter(|(line, _)| *line <= lost));
             continue;
         }
-        match setting(key, value.get_ref()) {
+        if line > lost {
+            continue;
+        }
+        match setting(key, toml) {
             Ok(values) => {
                 let mut entry = Entry::new(source(line), key, values);
-                entry.has_number = has_number(value.get_ref());
+                entry.has_number = has_number(toml);
                 entries.push((line, entry));
             }
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
     }
-    // An error in one table may cause conflicts with another, so look for these only if there is no error yet.
-    if problems.is_empty() {
+    // A table that could not be parsed may be the one that another names.
+    if is_whole {
         let of = |at| source(line(bytes, at));
         let wrong = worker::problems(&services, &workers, of);
         problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
-        services.extend(workers.into_iter().map(|(_, worker)| worker));
+    }
+    services.extend(workers.into_iter().map(|(_, worker)| worker));
+    // The problems of services are known by now, and would be found again.
+    if !problems.is_empty() {
+        services.clear();
     }
     // The table is in the order of its keys; report in the order of lines.
     entries.sort_by_key(|(line, _)| *line);
@@ -138,6 +147,24 @@ fn unknown_table(key: &str) -> String {
 fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
     *tables = read;
     wrong
+}
+
+/// Reports what is not TOML, each with its line.
+fn no_toml(
+    text: &str,
+    errors: Vec<toml::de::Error>,
+    source: impl Fn(usize) -> Source,
+) -> Vec<(usize, Problem)> {
+    let mut problems: Vec<(usize, Problem)> = Vec::new();
+    for error in errors {
+        let line = line(text.as_bytes(), error.span().map_or(0, |span| span.start));
+        // Further errors on a line usually follow from the first.
+        if problems.iter().all(|(told, _)| *told != line) {
+            let words = error.message().split('\n').collect::<Vec<_>>().join(", ");
+            problems.push((line, Problem::new(source(line), "", words)));
+        }
+    }
+    problems
 }
 
 /// Reports bytes that are not UTF-8.
@@ -197,6 +224,12 @@ fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
             value.type_str()
         )),
     }
+}
+
+/// Returns whether a line is, or was meant to be, the name of a table, such as `[services.web]`.
+fn is_name_of_table(text: &str, line: usize) -> bool {
+    let text = text.lines().nth(line.saturating_sub(1));
+    text.is_some_and(|text| text.trim_start().starts_with('['))
 }
 
 /// Returns the line of a byte offset, counted from one.

@@ -321,7 +321,11 @@ pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Opt
 
 /// Returns the message about a key that a table does not have. Suggests a similar key. `keys` are those of the table, separated by commas.
 pub(super) fn unknown_key(key: &str, keys: &str) -> String {
-    match nearest(&key.replace('-', "_"), keys.split(", ")) {
+    let key = key.replace('-', "_");
+    let all = || keys.split(", ");
+    // A part of a name, such as `tries` of `max_tries`, is closer than a similar word.
+    let with_part = all().find(|known| known.split('_').any(|part| part == key));
+    match with_part.or_else(|| nearest(&key, all())) {
         Some(known) => format!("unknown key; did you mean {known}?"),
         None => format!("unknown key; expected one of {keys}"),
     }
