@@ -8,8 +8,10 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::Read as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::Builder;
 
 /// A script that writes its PID to a file, creates a directory, and runs until another file exists.
 const HOLDS: &str = r#"
@@ -406,4 +408,46 @@ fn over_tcp_a_lock_that_is_lost_stops_the_command_or_says_so() {
         assert_eq!(said.status, status, "{said:?}");
         assert!(said.err.contains(words), "{said:?}");
     }
+}
+
+/// A coordinator that is killed while it has a request.
+#[test]
+fn a_coordinator_that_ends_before_it_answers_is_named_with_what_to_do() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let socket = files.path().join("sexton.sock");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let data = text(files.path());
+    let ends = Builder::new().name("ends".to_owned());
+    let ends = ends.spawn(move || {
+        for wait in [false, true].into_iter().cycle().take(8) {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            if wait {
+                // The end of a connection that was read is no reset.
+                let _read = stream.read(&mut [0; 4096]);
+            }
+        }
+    });
+    for words in [
+        &["lock", "run", "k", "--", "true"][..],
+        &["lock", "acquire", "k"],
+        &["work", "mails", "--", "true"],
+        &["queue", "push", "mails", "x"],
+    ] {
+        for _ in 0..2 {
+            let mut command = sexton();
+            let done = done(
+                command
+                    .args(words)
+                    .env("SEXTON_DATA", data)
+                    .output()
+                    .expect("it runs"),
+            );
+            let help = format!("`sexton serve --data {data}` starts it");
+            assert_eq!(done.status, 3, "{words:?}: {done:?}");
+            assert!(done.err.contains("failed to ask"), "{words:?}: {done:?}");
+            assert!(done.err.contains(&help), "{words:?}: {done:?}");
+        }
+    }
+    let ends = ends.expect("a new thread");
+    ends.join().expect("every command connected once");
 }

@@ -275,7 +275,7 @@ fn ask(
     let failed = |found: &dyn Display| {
         let failure = Failure::unreachable(format!("failed to ask {}: {found}", target.place()));
         if target.is_tcp() {
-            failure.help("use https:// for a coordinator with TLS, http:// for one without")
+            failure.help(SCHEMES)
         } else {
             failure
         }
@@ -294,7 +294,7 @@ fn ask(
             return Err(Trouble::Refused(failed(&words)));
         }
         Err((io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe, error)) => {
-            return Err(Trouble::CutOff(failed(&error)));
+            return Err(cut_off(&error, target));
         }
         Err((_, error)) => return Err(Trouble::Refused(failed(&error))),
     }
@@ -306,7 +306,7 @@ fn ask(
             Ok(parsed)
         }
         None if answer.is_empty() || answer.starts_with(b"HTTP/1.") => {
-            Err(Trouble::CutOff(failed(&"the answer is cut off")))
+            Err(cut_off(&"the answer is cut off", target))
         }
         None => Err(Trouble::Refused(failed(&"the answer is not HTTP"))),
     }
@@ -399,6 +399,28 @@ fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     reader.read_exact(&mut chunk)?;
     chunk.truncate(size);
     Ok((size > 0).then_some(chunk))
+}
+
+/// The advice for a coordinator that answers over TCP, but not as expected.
+const SCHEMES: &str = "use https:// for a coordinator with TLS, http:// for one without";
+
+/// Explains that the connection ended before an answer, as when the coordinator is killed, and what to do.
+fn cut_off(found: &dyn Display, target: &Target) -> Trouble {
+    let words = format!("failed to ask {}: {found}", target.place());
+    let help = match &target.data {
+        Some(data) => format!(
+            "the coordinator ended before it answered: `sexton status` shows whether it runs, `sexton serve --data {}` starts it",
+            data.display()
+        ),
+        None if target.is_tcp() => {
+            format!(
+                "if the coordinator did not just end, {SCHEMES}; `sexton status` shows whether it runs"
+            )
+        }
+        None => "the coordinator ended before it answered: `sexton status` shows whether it runs"
+            .to_owned(),
+    };
+    Trouble::CutOff(Failure::unreachable(words).help(help))
 }
 
 /// Explains why no coordinator can be reached, and what to do.
@@ -495,6 +517,7 @@ fn ask_on(
         Ok(()) | Err((io::ErrorKind::BrokenPipe, _)) => {
             Ok(BufReader::with_capacity(READ_BYTES, stream))
         }
+        Err((io::ErrorKind::ConnectionReset, error)) => Err(cut_off(&error, target)),
         Err((_, error)) => Err(unreachable_because(&error, target)),
     }
 }
