@@ -309,7 +309,14 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
         .find_map(|line| line.strip_prefix("tip: "))
         .filter(|tip| !number(tip));
     let usage = lines().find_map(|line| line.strip_prefix("Usage: "));
+    let is_missing = words.iter().any(|word| word.starts_with("<COMMAND>"));
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    let separates = |usage: &&str| usage.contains("-- <COMMAND>");
+    let has_none = std::env::args_os().all(|word| word != "--");
     Err(match (tip, usage) {
+        (_, Some(usage)) if separates(&usage) && has_none && (is_missing || is_unknown) => {
+            failure.help(format!("`--` comes before the command: {usage}"))
+        }
         (Some(tip), _) => failure.help(tip),
         (None, Some(usage)) => failure.help(format!("usage: {usage}; see --help")),
         (None, None) => failure.help("see --help"),

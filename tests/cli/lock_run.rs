@@ -451,3 +451,51 @@ fn a_coordinator_that_ends_before_it_answers_is_named_with_what_to_do() {
     let ends = ends.expect("a new thread");
     ends.join().expect("every command connected once");
 }
+
+#[test]
+fn a_wait_that_was_too_short_is_to_be_longer() {
+    let tree = Tree::start();
+    let mut holder = Holder::start(&tree, HOLDS);
+    for words in [
+        &["lock", "run", "--wait", "1", "k", "--", "true"][..],
+        &["lock", "acquire", "k", "--wait", "1"],
+    ] {
+        let done = tree.run(words);
+        assert_eq!(done.status, 1, "{done:?}");
+        assert!(done.err.contains("holds the lock"), "{done:?}");
+        assert!(done.err.contains("help: a longer --wait"), "{done:?}");
+    }
+    let conflict = conflict(&tree).err;
+    assert!(conflict.contains("--wait 10m"), "{conflict}");
+    holder.end();
+}
+
+#[test]
+fn a_command_line_that_is_almost_right_is_answered_with_what_is_missing() {
+    for (words, said) in [
+        (&["k", "./backup"][..], "`--` comes before the command: "),
+        (&["k", "./backup", "x"], "`--` comes before the command: "),
+        (
+            &["k", "./backup", "--full"],
+            "`--` comes before the command: ",
+        ),
+        (&["--wiat", "5", "k", "--", "true"], "'--wait'"),
+        (&["--wait", "300ms", "k", "--", "true"], "try 1s"),
+        (&["--wait", "soon", "k", "--", "true"], "such as 90s, 5m"),
+        (
+            &["--priority", "high", "k", "--", "true"],
+            "expected a number from 0 to 255",
+        ),
+    ] {
+        let mut command = sexton();
+        let done = done(
+            command
+                .args(["lock", "run"])
+                .args(words)
+                .output()
+                .expect("it runs"),
+        );
+        assert_eq!(done.status, 2, "{done:?}");
+        assert!(done.err.contains(said), "{said}: {done:?}");
+    }
+}
