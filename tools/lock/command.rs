@@ -384,7 +384,7 @@ impl ClientOptions {
             path.push('/');
             path.push_str(what);
         }
-        client::get(&self.target, &client::with_query(&path, fields))
+        client::look(&self.target, &path, fields)
     }
 
     /// Prints an answer, as JSON or formatted by `page`.
