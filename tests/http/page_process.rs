@@ -47,7 +47,7 @@ fn processes_are_for_those_who_may_start_them() {
         assert_eq!(refused.status, 403);
         shows(
             &refused.body,
-            &["processes are for the coordinator's own user"],
+            &["services and processes need a token of the scope run"],
         );
     }
     assert_eq!(plain.send("/page/process/stop", "id=0192f5e0").status, 403);

@@ -311,7 +311,7 @@ impl Settled {
 }
 
 /// Returns the known word that was probably meant.
-pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub(crate) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let alike = all.map(|known| (known, strsim::jaro_winkler(word, known)));
     let nearest = alike.max_by(|(_, one), (_, other)| one.total_cmp(other));
     nearest
