@@ -54,7 +54,7 @@ impl View {
             Self::Processes => "Processes",
             Self::Tasks => "Tasks",
             Self::Events => "Events",
-            Self::Then => "Then",
+            Self::Then => "History",
         }
     }
 }
