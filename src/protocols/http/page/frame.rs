@@ -138,6 +138,9 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     } else {
         narrow(status, (title, &navigation(None)), &main)
     };
+    if let Some(after) = problem.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, after);
+    }
     // Programs may request a page, too, and need the authentication scheme.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");
