@@ -3,6 +3,7 @@
 use crate::client::{self, Answer, Target, Where};
 use crate::lock::{refused, shown};
 use crate::report::{Failure, print};
+use crate::settings::nearest;
 use crate::text::{number, time, words};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -13,8 +14,9 @@ use sexton::spine::event::Position;
 
 /// Show the events of a running coordinator as they happen.
 ///
-/// Shows who is granted a lock, waits for one, releases it or lets it expire; restarts of actors; checkpoints; and the start of a
-/// drain and of the shutdown. Begins with the next event, or after --after, and ends when the coordinator does.
+/// Shows what happens to locks, jobs and queues, processes and services, leases, and tasks and their servers; restarts of actors;
+/// checkpoints; and the start of a drain and of the shutdown. Begins with the next event, or after --after, and ends when the
+/// coordinator does.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +33,8 @@ pub(crate) struct Events {
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
 
-    /// Only events of these kinds, separated by commas, such as granted, waiting, released, expired, restarted
+    /// Only events of these kinds, separated by commas, such as granted and expired (locks), added, failed and done (jobs), launched
+    /// and exited (processes), service-failed, restarted (actors)
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
 
@@ -149,8 +152,22 @@ pub(crate) fn follow(target: &Target, wanted: &EventFilter<'_>, json: bool) -> R
     })?;
     ended.map_or(Ok(()), |Answer { body, .. }| {
         let said = serde_json::from_str(&body).unwrap_or_default();
-        Err(refused(said))
+        Err(unknown_kind(&said, wanted.kind).unwrap_or_else(|| refused(said)))
     })
+}
+
+/// Converts the refusal of a kind of events, which lists all kinds, to a short one that suggests what was probably meant.
+fn unknown_kind(said: &Value, wanted: Option<&str>) -> Option<Failure> {
+    let (wanted, detail) = (wanted?, said.pointer("/detail")?.as_str()?);
+    let (_, all) = detail.split_once("the unknown value ")?;
+    let (_, all) = all.split_once("expected one of ")?;
+    let all: Vec<&str> = all.split(", ").collect();
+    let unknown = wanted.split(',').find(|word| !all.contains(word))?;
+    let help = match nearest(unknown, all.into_iter()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "without --kind, `sexton events` shows all; `--actor NAME` limits them to locks, queues and so on".to_owned(),
+    };
+    Some(Failure::usage(format!("there are no events of the kind {unknown:?}")).help(help))
 }
 
 /// Formats an event as one line.

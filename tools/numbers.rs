@@ -1,5 +1,6 @@
-//! Parses the numbers of tasks, jobs, tokens, journal records and processes on the command line.
+//! Parses numbers on the command line: those of tasks, jobs, tokens, journal records and processes, and those with bounds.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 fn number<T: FromStr>(text: &str, what: &str, help: &str) -> Result<T, String> {
@@ -37,9 +38,31 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
     number(text, "process number", "`ps -e` shows them")
 }
 
+/// Returns a parser of whole numbers from `least` to `most`.
+pub(crate) fn between<T>(least: T, most: T) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Copy,
+{
+    move |text| {
+        let found = text.parse().ok();
+        let within = found.filter(|number| (least..=most).contains(number));
+        within.ok_or_else(|| format!("expected a number from {least} to {most}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{job, pid, sequence, task, token};
+    use super::{between, job, pid, sequence, task, token};
+
+    #[test]
+    fn a_number_with_bounds_is_refused_with_them() {
+        let priority = between(0, u8::MAX);
+        assert_eq!(priority("7"), Ok(7));
+        for wrong in ["high", "256", "-1", ""] {
+            let words = "expected a number from 0 to 255";
+            assert_eq!(priority(wrong), Err(words.to_owned()), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_is_no_number_is_named_with_what_was_expected() {

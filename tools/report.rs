@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use serde_json::Value;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
-use sexton::protocols::http::TlsError;
+use sexton::protocols::http::{TlsError, TokenError};
 use sexton::refusal::{Exit, Reason};
 use sexton::spine::guard::guard;
 use sexton::spine::recovery::RecoveryError;
@@ -245,11 +245,20 @@ impl From<NodeError> for Failure {
                 Self::unreachable(format!("failed to {error}"))
                     .help("another program listens there; use another address, or port 0 to pick one")
             }
-            NodeError::Token(_) => Self::unreachable(format!("failed to {error}")).help(
-                "create one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` makes it private",
-            ),
-            NodeError::Tls(TlsError::Exposed { ref file, .. }) => {
+            NodeError::Token(TokenError::Exposed { ref file, .. })
+            | NodeError::Tls(TlsError::Exposed { ref file, .. }) => {
                 let words = format!("`chmod 600 {}` makes it private", file.display());
+                Self::unreachable(format!("failed to {error}")).help(words)
+            }
+            NodeError::Token(
+                TokenError::Unreadable { ref file, .. }
+                | TokenError::Empty { ref file }
+                | TokenError::Unusable { ref file, .. },
+            ) => {
+                let file = file.display();
+                let words = format!(
+                    "`(umask 077; head -c 32 /dev/urandom | base64 > {file})` makes one with a new token"
+                );
                 Self::unreachable(format!("failed to {error}")).help(words)
             }
             NodeError::Tls(_) => Self::unreachable(format!("failed to {error}"))
@@ -302,7 +311,14 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
         .find_map(|line| line.strip_prefix("tip: "))
         .filter(|tip| !number(tip));
     let usage = lines().find_map(|line| line.strip_prefix("Usage: "));
+    let is_missing = words.iter().any(|word| word.starts_with("<COMMAND>"));
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    let separates = |usage: &&str| usage.contains("-- <COMMAND>");
+    let has_none = std::env::args_os().all(|word| word != "--");
     Err(match (tip, usage) {
+        (_, Some(usage)) if separates(&usage) && has_none && (is_missing || is_unknown) => {
+            failure.help(format!("`--` comes before the command: {usage}"))
+        }
         (Some(tip), _) => failure.help(tip),
         (None, Some(usage)) => failure.help(format!("usage: {usage}; see --help")),
         (None, None) => failure.help("see --help"),

@@ -78,10 +78,17 @@ pub(crate) fn delay(text: &str) -> Result<u64, String> {
 /// Returns a parser of spans of whole seconds, from `least` to `most`.
 pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| {
-        let ms = milliseconds(text)?;
+        let ms = milliseconds(text).map_err(|_| {
+            format!(
+                "{text:?} is not a time span: expected whole seconds, or a form such as 90s, 5m, 1h30m, 7d"
+            )
+        })?;
         let seconds = ms / 1000;
         if ms % 1000 != 0 {
-            Err(format!("{text:?} is not a whole number of seconds"))
+            let up = ms.div_ceil(1000);
+            Err(format!(
+                "{text:?} is not a whole number of seconds, which is required here: try {up}s"
+            ))
         } else if (least..=most).contains(&seconds) {
             Ok(seconds)
         } else {
@@ -142,5 +149,9 @@ mod tests {
         for wrong in ["0", "1500ms", "61m"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
+        let refused = |text| span(text).expect_err("it is no whole number of seconds");
+        assert!(refused("300ms").ends_with("try 1s"));
+        // A form that would be refused as well is not recommended.
+        assert!(!refused("soon").contains("ms"), "{}", refused("soon"));
     }
 }

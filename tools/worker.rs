@@ -1,13 +1,14 @@
 //! `sexton worker`: the workers of a running coordinator, defined by `[workers.NAME]` in its configuration.
 
 use crate::client::{Where, fields};
-use crate::process::ClientOptions;
+use crate::process::{ClientOptions, last};
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
 use crate::table::{Column, table};
-use crate::text::{plain, words};
+use crate::text::{plain, span, words};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use sexton::clock::{Clock as _, SystemClock, Timestamp};
 
 /// The prefix of the names of workers' services.
 const PREFIX: &str = "worker.";
@@ -147,18 +148,41 @@ fn show(asking: &ClientOptions, workers: &[Value]) -> Result<(), Failure> {
         ("STATUS", Column::Words),
         ("PROCESS", Column::Words),
         ("JOBS", Column::Words),
+        ("LAST END", Column::Words),
         ("WORK", Column::Words),
     ];
+    let now = SystemClock::starting_at(Timestamp(0)).wall().0;
     let rows = workers.iter().map(|worker| {
         [
             plain(name(worker).unwrap_or_default()),
             status(worker),
             words(worker, "/instances/0/process"),
             words(worker, "/instances/0/said"),
+            last_end(worker, now),
             work(worker),
         ]
     });
     print(&table(heads, rows))
+}
+
+/// Describes how and when the previous process of a worker ended. `sexton work` fails if it cannot launch the command.
+fn last_end(worker: &Value, now: u64) -> String {
+    let Some(instance) = worker.pointer("/instances/0") else {
+        return "-".to_owned();
+    };
+    let ended = instance.pointer("/last/ended_at").and_then(Value::as_u64);
+    let Some(ended) = ended else {
+        return "-".to_owned();
+    };
+    let code = instance.pointer("/last/code").and_then(Value::as_u64);
+    let why = match code {
+        Some(125) => ", command not launched",
+        Some(126) => ", command not executable",
+        Some(127) => ", command not found",
+        Some(_) | None => "",
+    };
+    let last = last(instance);
+    format!("{last}{why}, {} ago", span(now.saturating_sub(ended)))
 }
 
 /// Returns a worker's status, in terms of pausing instead of stopping.

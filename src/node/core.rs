@@ -100,8 +100,7 @@ impl Core {
     }
 
     async fn open(self, mut config: Config) -> Result<Open, NodeError> {
-        let hosts = OpenListeners::hosts(&config)?;
-        OpenListeners::bind_at_first_start(&mut config)?;
+        let hosts = OpenListeners::prepare(&mut config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
         let clock = clock(&config, past.found.tail.last_at);

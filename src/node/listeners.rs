@@ -17,20 +17,32 @@ pub(super) struct OpenListeners {
 }
 
 impl OpenListeners {
-    /// Returns the hosts that LockServer admits. They are read before anything is opened, because a node does not start with an invalid
-    /// list.
-    pub(super) fn hosts(config: &Config) -> Result<Hosts, NodeError> {
-        let lockserver = config.lockserver.as_ref();
-        match lockserver.and_then(|lockserver| lockserver.hosts.as_ref()) {
-            Some(file) => Ok(Hosts::read(file)?),
-            None => Ok(Hosts::Loopback),
-        }
+    /// Checks the files of the listeners, and binds what [`bind_at_first_start`](Self::bind_at_first_start) describes. Called before anything
+    /// else, so that a startup that fails here creates no directory and launches no service. Returns the hosts that LockServer admits.
+    pub(super) fn prepare(config: &mut Config) -> Result<Hosts, NodeError> {
+        let hosts = Self::check_files(config)?;
+        Self::bind_at_first_start(config)?;
+        Ok(hosts)
     }
 
-    /// If there is no data directory yet, listens on the configured TCP addresses and checks the token file and the certificate. If any of
-    /// this fails, no data directory is created. If the directory exists, the listeners are opened after recovery instead, because a client
-    /// that connects earlier would have to wait. Unix sockets are always opened later, because their paths may be in the data directory.
-    pub(super) fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
+    /// Reads the list of hosts that LockServer admits, and checks that the token file and the certificate can be used. Returns the hosts.
+    pub(super) fn check_files(config: &Config) -> Result<Hosts, NodeError> {
+        let listed = config.lockserver.as_ref().and_then(|it| it.hosts.as_ref());
+        let hosts = match listed {
+            Some(file) => Hosts::read(file)?,
+            None => Hosts::Loopback,
+        };
+        #[cfg(feature = "http")]
+        if let Some(http) = &config.http {
+            crate::protocols::http::Listener::check_files(http)?;
+        }
+        Ok(hosts)
+    }
+
+    /// Listens on the configured TCP addresses if there is no data directory yet. If that fails, no data directory is created. If the
+    /// directory exists, the listeners are opened after recovery instead, because a client that connects earlier would have to wait. Unix
+    /// sockets are always opened later, because their paths may be in the data directory.
+    fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
         if config.data.as_ref().is_none_or(|data| data.exists()) {
             return Ok(());
         }
@@ -54,13 +66,10 @@ impl OpenListeners {
             listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
         }
         #[cfg(feature = "http")]
-        if let Some(http) = &config.http {
-            crate::protocols::http::Listener::check_files(http)?;
-            if let Some(at) = http.tcp
-                && listeners.http.is_none()
-            {
-                listeners.http = tcp("http", at)?;
-            }
+        if let Some(at) = config.http.as_ref().and_then(|http| http.tcp)
+            && listeners.http.is_none()
+        {
+            listeners.http = tcp("http", at)?;
         }
         Ok(())
     }

@@ -163,6 +163,12 @@ impl Node {
         }
     }
 
+    /// Checks that the files named in a configuration can be used: the hosts list, the token file, the certificate and its key. Opening a
+    /// node checks them, too.
+    pub fn check_files(config: &Config) -> Result<(), NodeError> {
+        OpenListeners::check_files(config).map(drop)
+    }
+
     /// Returns a handle to the node.
     pub fn handle(&self) -> Handle {
         self.handle.clone()

@@ -33,6 +33,12 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
+fn write_private(file: &Path, text: &str) {
+    std::fs::write(file, text).expect("a writable file");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(file, private).expect("our own file");
+}
+
 fn settings(command: &mut Command) -> Value {
     let (status, said, errors) = output(command.arg("--json"));
     assert_eq!(status, Some(0), "{errors}");
@@ -293,6 +299,7 @@ fn a_file_that_is_none_is_told() {
         let (status, _, errors) = output(asked.args([command, "--config", text(&absent)]));
         assert_eq!(status, Some(3), "{errors}");
         assert!(errors.contains(text(&absent)), "{errors}");
+        assert!(errors.contains("help: --config FILE or"), "{errors}");
     }
     std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
@@ -331,7 +338,7 @@ fn serve_runs_on_a_file() {
 fn people_get_a_table_and_never_a_secret() {
     let (files, path) = file("");
     let token = files.path().join("token");
-    std::fs::write(&token, "a-secret-nobody-may-see\n").expect("a writable file");
+    write_private(&token, "a-secret-nobody-may-see\n");
     let lines = format!("token-file = {token:?}\nhttp = \"0.0.0.0:80\"\n");
     std::fs::write(&path, lines).expect("a writable file");
     for flags in [
@@ -359,6 +366,84 @@ fn people_get_a_table_and_never_a_secret() {
         ["data", "/nowhere/.local/state/sexton", "default"]
     );
     assert_eq!(row("hosts"), ["hosts", "-", "default"]);
+}
+
+/// Problems of different kinds are reported together, and none that only follows from another.
+#[test]
+fn problems_of_services_and_workers_are_reported_at_once() {
+    let told = |lines: &str| {
+        let (_files, path) = file(lines);
+        let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
+        assert_eq!(status, Some(2), "{errors}");
+        let at = format!("{}:", path.display());
+        let lines = errors.lines().map(|line| {
+            let (_, line) = line.split_once(&at).unwrap_or(("", line));
+            line.to_owned()
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let several = "[services.web]\ncommand = [\"true\"]\ncolour = 1\nafter = [\"db\"]\n\
+         [services.few]\ncommand = [\"true\"]\ninstances = 0\n\
+         [services.ok]\ncommand = [\"true\"]\nafter = [\"web\", \"nobody\"]\n\
+         [workers.bad]\ntypes = [\"a\"]\n\
+         [workers.good]\ntypes = [\"a\"]\ncommand = [\"true\"]\nafter = [\"none\"]\n\
+         [queues.mails]\ntries = 3\n";
+    let found = told(several);
+    let expected = [
+        "1: services.web: after: there is no service db",
+        "3: services.web: colour: unknown key",
+        "7: services.few: instances: expected 1 to 100",
+        "8: services.ok: after: there is no service nobody",
+        "12: workers.bad: command: is missing",
+        "13: workers.good: after: there is no service none",
+        "18: queues.mails: tries: unknown key; did you mean max_tries?",
+    ];
+    for line in expected {
+        let is_there = |found: &&String| found.starts_with(line);
+        assert_eq!(
+            found.iter().filter(is_there).count(),
+            1,
+            "{line}: {found:#?}"
+        );
+    }
+    assert_eq!(found.len(), 1 + expected.len(), "{found:#?}");
+    let unclosed = "[services.db]\ncommand = [\"true\"]\nafter = [\"web\"]\n\
+         [services.web\ncommand = [\"true\"]\n";
+    let found = told(unclosed);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].starts_with("4: "), "{found:#?}");
+}
+
+/// The files that the settings name are checked as a start checks them, with help that names the file.
+#[test]
+fn the_files_that_settings_name_are_checked() {
+    let (files, path) = file("http = \"127.0.0.1:0\"\n");
+    let token = files.path().join("token");
+    let check = |words: &[&str], said: &[&str]| {
+        let (status, out, errors) =
+            output(&mut config(&[&["--config", text(&path)], words].concat()));
+        assert_eq!((status, out.as_str()), (Some(3), ""), "{errors}");
+        for part in said {
+            assert!(errors.contains(part), "{part} in {errors}");
+        }
+    };
+    let shown = token.display();
+    let flags: &[&str] = &["--token-file", text(&token)];
+    let make = format!("base64 > {shown})` makes one");
+    check(flags, &["failed to read the token file", &make]);
+    write_private(&token, "\n");
+    let empty = format!("failed to use the token file {shown}: it is empty");
+    check(flags, &[&empty, &make]);
+    write_private(&token, "short\n");
+    check(flags, &["line 1 has 5 characters"]);
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(&token, open).expect("our own file");
+    let help = format!("help: `chmod 600 {shown}` makes it private\n");
+    check(flags, &["its mode is 0644", &help]);
+    let absent = files.path().join("absent.pem");
+    let tls: &[&str] = &["--tls-cert", text(&absent), "--tls-key", text(&absent)];
+    check(tls, &["absent.pem"]);
+    check(&["--hosts", text(&absent)], &["failed to read hosts"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `sexton events` and `sexton lock watch` without a token, with the real program.
 
-use crate::daemon::{Daemon, sexton};
+use crate::daemon::{Daemon, sexton, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -159,6 +159,28 @@ fn the_help_names_every_actor() {
     let line = line.expect("it describes --actor");
     for actor in sexton::actors::names().into_iter().chain(["node"]) {
         assert!(line.contains(&format!(" {actor}")), "{actor}: {line}");
+    }
+}
+
+/// The coordinator's answer lists all kinds, which are too many to be read.
+#[test]
+fn an_unknown_kind_is_answered_with_what_was_meant() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let _daemon = Daemon::serve(&["--data", text(files.path())]);
+    for (kinds, help) in [
+        ("granted,expird", "did you mean expired?"),
+        ("qqq", "without --kind, `sexton events` shows all"),
+    ] {
+        let mut events = sexton();
+        events.args(["events", "--kind", kinds, "--data", text(files.path())]);
+        let done = events.output().expect("the command runs");
+        let err = String::from_utf8(done.stderr).expect("UTF-8");
+        assert_eq!(done.status.code(), Some(2), "{err}");
+        assert!(
+            err.starts_with("sexton: there are no events of the kind "),
+            "{err}"
+        );
+        assert!(err.contains(help) && err.len() < 250, "{err}");
     }
 }
 

@@ -8,6 +8,7 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::Read as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -405,5 +406,93 @@ fn over_tcp_a_lock_that_is_lost_stops_the_command_or_says_so() {
         let said = done(command.arg(taken).output().expect("the command runs"));
         assert_eq!(said.status, status, "{said:?}");
         assert!(said.err.contains(words), "{said:?}");
+    }
+}
+
+/// A coordinator that is killed while it has a request.
+#[test]
+fn a_coordinator_that_ends_before_it_answers_is_named_with_what_to_do() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let socket = files.path().join("sexton.sock");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let data = text(files.path());
+    let ends = std::thread::spawn(move || {
+        for wait in [false, true].into_iter().cycle().take(8) {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            if wait {
+                // The end of a connection that was read is no reset.
+                let _read = stream.read(&mut [0; 4096]);
+            }
+        }
+    });
+    for words in [
+        &["lock", "run", "k", "--", "true"][..],
+        &["lock", "acquire", "k"],
+        &["work", "mails", "--", "true"],
+        &["queue", "push", "mails", "x"],
+    ] {
+        for _ in 0..2 {
+            let mut command = sexton();
+            let done = done(
+                command
+                    .args(words)
+                    .env("SEXTON_DATA", data)
+                    .output()
+                    .expect("it runs"),
+            );
+            let help = format!("`sexton serve --data {data}` starts it");
+            assert_eq!(done.status, 3, "{words:?}: {done:?}");
+            assert!(done.err.contains("failed to ask"), "{words:?}: {done:?}");
+            assert!(done.err.contains(&help), "{words:?}: {done:?}");
+        }
+    }
+    ends.join().expect("every command connected once");
+}
+
+#[test]
+fn a_wait_that_was_too_short_is_to_be_longer() {
+    let tree = Tree::start();
+    let mut holder = Holder::start(&tree, HOLDS);
+    for words in [
+        &["lock", "run", "--wait", "1", "k", "--", "true"][..],
+        &["lock", "acquire", "k", "--wait", "1"],
+    ] {
+        let done = tree.run(words);
+        assert_eq!(done.status, 1, "{done:?}");
+        assert!(done.err.contains("holds the lock"), "{done:?}");
+        assert!(done.err.contains("help: a longer --wait"), "{done:?}");
+    }
+    let conflict = conflict(&tree).err;
+    assert!(conflict.contains("--wait 10m"), "{conflict}");
+    holder.end();
+}
+
+#[test]
+fn a_command_line_that_is_almost_right_is_answered_with_what_is_missing() {
+    for (words, said) in [
+        (&["k", "./backup"][..], "`--` comes before the command: "),
+        (&["k", "./backup", "x"], "`--` comes before the command: "),
+        (
+            &["k", "./backup", "--full"],
+            "`--` comes before the command: ",
+        ),
+        (&["--wiat", "5", "k", "--", "true"], "'--wait'"),
+        (&["--wait", "300ms", "k", "--", "true"], "try 1s"),
+        (&["--wait", "soon", "k", "--", "true"], "such as 90s, 5m"),
+        (
+            &["--priority", "high", "k", "--", "true"],
+            "expected a number from 0 to 255",
+        ),
+    ] {
+        let mut command = sexton();
+        let done = done(
+            command
+                .args(["lock", "run"])
+                .args(words)
+                .output()
+                .expect("it runs"),
+        );
+        assert_eq!(done.status, 2, "{done:?}");
+        assert!(done.err.contains(said), "{said}: {done:?}");
     }
 }

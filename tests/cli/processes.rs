@@ -536,3 +536,62 @@ fn processes_are_chosen_by_machine() {
         "{refused:?}"
     );
 }
+
+/// People try a PID, or the few digits that other tools accept.
+#[test]
+fn what_does_not_exist_is_named_and_an_id_is_explained() {
+    let tree = Tree::start();
+    let ids = "not a PID: `sexton ps` shows both";
+    for (words, named, help) in [
+        (&["kill", "4711"][..], "4711: no process", ids),
+        (&["logs", "01a2"], "01a2: no process", ids),
+        (&["wait", "01a2"], "01a2: no process", ids),
+        (
+            &["kill", "01a2139b"],
+            "01a2139b: no process",
+            "`sexton ps --all`",
+        ),
+        (
+            &["service", "stop", "web"],
+            "web: no service",
+            "`sexton service`",
+        ),
+        (
+            &["service", "logs", "web"],
+            "web: no service",
+            "`sexton service`",
+        ),
+        (
+            &["queue", "peek", "99"],
+            "99: there is no such job",
+            "--list",
+        ),
+        (
+            &["queue", "ack", "99", "1"],
+            "99: there is no such job",
+            "--list",
+        ),
+        (
+            &["lock", "release", "k", "--token", "1"],
+            "k: there is no such lock entry",
+            "`sexton lock list`",
+        ),
+        (
+            &["lock", "owner", "k"],
+            "k: nobody holds",
+            "`sexton lock list`",
+        ),
+        (
+            &["lease", "show", "sync"],
+            "sync: there is no such lease",
+            "list",
+        ),
+        (&["task", "show", "99"], "99: there is no such task", "list"),
+    ] {
+        let done = tree.run(words);
+        let said = format!("sexton: not done: {named}");
+        assert_eq!(done.status, 1, "{words:?}: {done:?}");
+        assert!(done.err.starts_with(&said), "{said}: {done:?}");
+        assert!(done.err.contains(help), "{help}: {done:?}");
+    }
+}

@@ -438,3 +438,21 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
         "{help:?}"
     );
 }
+
+#[test]
+fn a_queue_that_does_not_exist_is_noted_beside_its_number() {
+    let coordinator = Coordinator::start(&["queue"]);
+    coordinator.well(&["push", "mails", "x"]);
+    for (words, out) in [
+        (&["show", "mials"][..], "0\n"),
+        (&["show", "mails", "mials"], "1\n"),
+        (&["show", "--list", "mials"], "no jobs\n"),
+        (&["show", "--group", "mials"], ""),
+    ] {
+        let done = coordinator.run(words);
+        assert_eq!((done.status, done.out.as_str()), (0, out), "{done:?}");
+        let note = "sexton: there is no queue mials; a queue exists while it has jobs";
+        assert!(done.err.starts_with(note), "{done:?}");
+    }
+    assert_eq!(coordinator.well(&["show", "mails"]), "1\n");
+}

@@ -251,6 +251,26 @@ fn a_start_that_fails_for_its_token_or_certificate_leaves_no_directory() {
     }
 }
 
+/// The listeners are opened after services are launched, so the files that they need are checked before.
+#[test]
+fn a_start_that_fails_for_its_token_or_certificate_launches_nothing() {
+    let files = files();
+    let (data, config) = (files.path().join("data"), files.path().join("sexton.toml"));
+    Daemon::serve(&["--data", text(&data)]).kill();
+    let service = "[services.web]\ncommand = [\"true\"]\n";
+    std::fs::write(&config, service).expect("a writable file");
+    let absent = files.path().join("absent");
+    let token: &[&str] = &["--token-file", text(&absent)];
+    let tls: &[&str] = &["--tls-cert", text(&absent), "--tls-key", text(&absent)];
+    for words in [token, tls] {
+        let serve: &[&str] = &["--data", text(&data), "--config", text(&config)];
+        let http: &[&str] = &["--http", "127.0.0.1:0"];
+        says(refused(&[serve, http, words].concat()), 3, &["absent"]);
+        assert!(!data.join("services").exists(), "{words:?}");
+        assert!(!data.join("keeper.sock").exists(), "{words:?}");
+    }
+}
+
 #[test]
 fn a_directory_that_is_none_is_said_to_be_a_file() {
     let files = files();

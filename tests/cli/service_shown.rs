@@ -77,3 +77,13 @@ fn the_keeper_is_listed_by_name() {
         (read("cmdline").starts_with(begin) && read("comm") == b"sexton\n").then_some(())
     });
 }
+
+#[test]
+fn a_service_that_was_never_launched_has_no_output_and_says_so() {
+    let application =
+        Application::start("[services.off]\ncommand = [\"true\"]\nautostart = false\n");
+    let logs = application.run(&["logs", "off"]);
+    assert_eq!((logs.status, logs.out.as_str()), (1, ""), "{logs:?}");
+    let words = "sexton: off has not been launched yet: it is stopped\n";
+    assert!(logs.err.starts_with(words), "{logs:?}");
+}

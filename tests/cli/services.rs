@@ -470,6 +470,7 @@ fn a_table_that_cannot_be_is_refused_before_anything_starts() {
             "intensity = true",
             "intensity: expected a number of restarts",
         ),
+        ("instances = 0", "instances: expected 1 to 100"),
         ("backoff = { least = 1 }", "backoff: least: unknown key"),
         ("autostart = 1", "autostart: expected true or false"),
         (
@@ -502,10 +503,6 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
             "services.a: after: the service depends on itself: a after b after a",
         ),
         (one("\"a/b\"", ""), "services.a/b: a service name must have"),
-        (
-            one("a", "instances = 0"),
-            "services.a: instances: expected 1",
-        ),
         (
             "[services.a]\n".to_owned(),
             "services.a: a command must have",

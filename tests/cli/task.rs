@@ -411,7 +411,8 @@ fn it_says_why_a_task_does_not_run() {
     };
     let first = add(&tree, &["--group", "mails", "--work", "w"], waits);
     running(&tree, &first.to_string());
-    tree.well(&["task", "limit", "mails", "1"]);
+    let limited = tree.well(&["task", "limit", "mails", "1"]);
+    assert_eq!(limited, "group mails: at most 1 task in progress\n");
     assert_eq!(
         why(add(&tree, &["--group", "mails"], "true")),
         "group mails is full: 1 of 1"
@@ -420,7 +421,9 @@ fn it_says_why_a_task_does_not_run() {
     assert_eq!(why(add(&tree, &["--work", "w"], "true")), same);
     assert_eq!(why(add(&tree, &["--paused"], "true")), "it is paused");
     assert_eq!(why(add(&tree, &["--not-ready"], "true")), "it is not ready");
-    tree.well(&["task", "pause", "--group", "others"]);
+    let paused = tree.well(&["task", "pause", "--group", "others"]);
+    let words = "paused: no task is started, those under way continue";
+    assert_eq!(paused, format!("group others {words}\n"));
     assert_eq!(
         why(add(&tree, &["--group", "others"], "true")),
         "group others is paused (soft)"
@@ -428,11 +431,15 @@ fn it_says_why_a_task_does_not_run() {
     tree.well(&["server", "disable", "local"]);
     let held = add(&tree, &[], "true");
     assert_eq!(why(held), "no server is enabled");
-    tree.well(&["task", "pause", "--all", "--hard"]);
+    let paused = tree.well(&["task", "pause", "--all", "--hard"]);
+    assert_eq!(paused, "all tasks paused: no burst is started\n");
     assert_eq!(why(held), "all tasks are paused (hard)");
     std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, first);
-    tree.well(&["task", "resume", "--all"]);
+    assert_eq!(
+        tree.well(&["task", "resume", "--all"]),
+        "all tasks resumed\n"
+    );
     tree.well(&["server", "enable", "local"]);
     assert_eq!(over(&tree, held)["exit"], "completed");
 }

@@ -157,6 +157,18 @@ impl Tree {
         ))
     }
 
+    /// Returns a page, as the coordinator's own user sees it.
+    pub(crate) fn page(&self, path: &str) -> String {
+        let mut stream = UnixStream::connect(self.data.join("sexton.sock")).expect("it listens");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("connected");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer
+    }
+
     /// Posts this body to a path. Returns the answer as JSON.
     pub(crate) fn post(&self, path: &str, body: &str) -> Value {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");

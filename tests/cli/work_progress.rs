@@ -38,7 +38,7 @@ fn assert_shows_how_far(seen: &str) {
         assert!(seen.contains(words), "{words}: {seen:?}");
     }
     assert!(
-        seen.contains("3 jobs done, 0 failed: none-ready"),
+        seen.contains("3 jobs done, 0 failed: no more jobs are ready"),
         "{seen:?}"
     );
 }
@@ -69,7 +69,7 @@ fn a_run_is_quiet_where_nobody_looks() {
     let tree = Tree::start();
     push(&tree, "mails", "x");
     let done = tree.run(&["work", "mails", "--", "sleep", "1.5"]);
-    let line = "sexton: 1 job done, 0 failed: none-ready\n";
+    let line = "sexton: 1 job done, 0 failed: no more jobs are ready\n";
     assert_eq!((done.out.as_str(), done.err.as_str()), ("", line));
 }
 

@@ -106,11 +106,11 @@ fn failed_tries_are_not_counted_as_failed_jobs() {
     };
     assert_eq!(
         summary("mails", "x"),
-        "sexton: 0 jobs done, 0 failed, 1 failed try: none-ready"
+        "sexton: 0 jobs done, 0 failed, 1 failed try: no more jobs are ready"
     );
     assert_eq!(
         summary("few", "x"),
-        "sexton: 0 jobs done, 1 failed: none-ready"
+        "sexton: 0 jobs done, 1 failed: no more jobs are ready"
     );
 }
 
@@ -239,6 +239,37 @@ fn a_command_that_cannot_be_run_is_an_exception() {
     assert_eq!(done.status, 127, "{done:?}");
     let said: Value = serde_json::from_str(&done.out).expect("a result");
     assert_eq!(said["reached"], "exception", "{said}");
+
+    let id = push(&tree, "purges", "a");
+    let done = tree.run(&["work", "purges", "--", "/nowhere"]);
+    assert_eq!(done.status, 127, "{done:?}");
+    let lines: Vec<&str> = done.err.lines().collect();
+    let [summary, error] = lines[..] else {
+        panic!("{done:?}");
+    };
+    assert_eq!(summary, "sexton: 0 jobs done, 0 failed: ended by an error");
+    assert!(error.starts_with("sexton: /nowhere: "), "{error}");
+    let job = format!("; job {id} of purges is given back");
+    assert!(error.ends_with(&job), "{error}");
+}
+
+#[test]
+fn the_end_of_a_run_is_told_in_plain_words() {
+    let tree = Tree::start();
+    let told = |words: &[&str]| {
+        let done = tree.run(&[&["work"], words, &["--", "true"]].concat());
+        assert_eq!(done.status, 0, "{done:?}");
+        done.err
+    };
+    let mistyped = "sexton: 0 jobs done, 0 failed: there is no queue mials; a queue exists while it has jobs\n";
+    assert_eq!(told(&["mials"]), mistyped);
+    for body in ["a", "b"] {
+        push(&tree, "mails", body);
+    }
+    let limit = "sexton: 1 job done, 0 failed: --max-jobs is reached\n";
+    assert_eq!(told(&["mails", "--max-jobs", "1"]), limit);
+    let rest = "sexton: 1 job done, 0 failed: no more jobs are ready\n";
+    assert_eq!(told(&["mails"]), rest);
 }
 
 #[test]

@@ -272,3 +272,32 @@ fn what_is_wrong_with_a_table_is_told() {
         "{done:?}"
     );
 }
+
+/// It is launched again and again, and its status is usually `running`.
+#[test]
+fn a_worker_whose_command_does_not_exist_is_shown_to_have_failed() {
+    for lines in ["", "lines = true\n"] {
+        let tree = configured(&format!(
+            "[workers.mails]\ntypes = [\"mails\"]\n{lines}command = [\"/nowhere/send\"]\n"
+        ));
+        let listed = tree.well(&["worker", "list"]);
+        assert!(!listed.contains("exit"), "{listed}");
+        let id = push(&tree, "mails", "x");
+        let listed = until("it has ended", || {
+            let listed = tree.well(&["worker", "list"]);
+            listed.contains("exit 127").then_some(listed)
+        });
+        assert!(listed.contains("exit 127, command not found, "), "{listed}");
+        let log = tree.data.join("services/worker.mails/stderr.log");
+        let logged = std::fs::read_to_string(log).expect("it logs");
+        assert!(
+            logged.contains(&format!("job={id} queue=mails attempt=1 result=deferred")),
+            "{logged}"
+        );
+        let given_back = format!("; job {id} of mails is given back\n");
+        assert!(logged.contains("/nowhere/send: "), "{logged}");
+        assert!(logged.contains(&given_back), "{logged}");
+        let page = tree.page("/");
+        assert!(page.contains("Command not run"), "{page}");
+    }
+}

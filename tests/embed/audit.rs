@@ -22,7 +22,7 @@ fn launching(argv: &[&str]) -> Launching {
     }
 }
 
-/// A process that is launched for a task's attempt but of which the DispatchActor has no record would run forever.
+/// A process that is launched for a task's attempt but of which the `DispatchActor` has no record would run forever.
 #[test]
 fn a_process_of_no_attempt_is_found_and_stopped() {
     let files = tempfile::tempdir().expect("a temporary directory");

@@ -108,6 +108,11 @@ impl Opened {
     }
 
     pub(crate) fn with_token() -> Self {
+        Self::with_tokens(TOKEN)
+    }
+
+    /// Opens a node with these lines in its token file.
+    pub(crate) fn with_tokens(lines: &str) -> Self {
         Self::with(|http| {
             let socket = http.socket.as_ref().expect("a socket");
             let file = socket
@@ -115,7 +120,7 @@ impl Opened {
                 .and_then(Path::parent)
                 .expect("the socket is in a directory")
                 .join("token");
-            write_private(&file, TOKEN);
+            write_private(&file, lines);
             http.token_file = Some(file);
         })
     }
@@ -207,8 +212,13 @@ impl Opened {
     }
 
     pub(crate) fn get_over_socket(&self, path: &str) -> Answer {
+        self.get_over_socket_as(path, "x")
+    }
+
+    /// Gets a path over the socket, with this `Host`. Pages need a name of this machine.
+    pub(crate) fn get_over_socket_as(&self, path: &str, host: &str) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("connected");
         answers(&read_all(&mut stream)).pop().expect("an answer")
     }

@@ -1,7 +1,7 @@
 //! The first view: current problems, and rates.
 
 use crate::browser::{Browser, shows, text};
-use crate::opened::{Opened, request, run};
+use crate::opened::{Opened, TOKEN, request, run};
 use sexton::handle::Drain;
 use sexton::ids::ActorId;
 use sexton::spine::delivery::Stage;
@@ -13,7 +13,7 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
     shows(
         &page,
         &[
-            "Nothing is stuck, failing, restarting or filling up.",
+            "No problems with locks, leases, queues and tasks.",
             "Rates LockServer 0 commands/s",
             "HTTP",
             "Journal",
@@ -29,6 +29,34 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
         !text(&page).contains("beanstalkd"),
         "its listener is not open"
     );
+}
+
+/// Processes and services need a token. Without one, the page does not claim that all is well with them.
+#[test]
+fn what_is_hidden_without_a_login_is_said_to_be() {
+    let all_clear = "Nothing is stuck, failing, restarting or filling up.";
+    let opened = Opened::new();
+    let page = Browser::new(&opened).page("/");
+    assert!(!text(&page).contains(all_clear), "{page}");
+    shows(
+        &page,
+        &["Processes and services, and their problems, are not shown without logging in"],
+    );
+    // On the socket, the coordinator's own user sees everything.
+    let socket = opened.get_over_socket_as("/", "localhost").body;
+    shows(&socket, &[all_clear]);
+    assert!(!text(&socket).contains("not shown"), "{socket}");
+
+    let plain = "plain-horse-battery-staple";
+    let opened = Opened::with_tokens(&format!("{TOKEN} run\n{plain}\n"));
+    let page = Browser::with_token(&opened, plain).page("/");
+    assert!(!text(&page).contains(all_clear), "{page}");
+    shows(
+        &page,
+        &["are not shown: log in with a token that has the scope run."],
+    );
+    let page = Browser::with_token(&opened, TOKEN).page("/");
+    shows(&page, &[all_clear]);
 }
 
 #[test]
@@ -65,7 +93,7 @@ fn what_is_amiss_stands_first() {
         ],
     );
     assert!(
-        !page.contains("<b>") && !text(&page).contains("Nothing is stuck"),
+        !page.contains("<b>") && !text(&page).contains("No problems"),
         "{page}"
     );
     run(handle.begin_drain(Drain::Locks)).expect("the node answers");

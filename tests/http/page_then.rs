@@ -244,6 +244,7 @@ fn a_page_says_that_too_many_look_at_the_past() {
     let opened = Opened::new();
     let answer = occupied(&opened, 5, |answer| answer.status == 503);
     assert!(answer.body.contains("data-busy"), "{}", answer.body);
+    assert_eq!(answer.header("retry-after"), Some("1"));
     shows(
         &answer.body,
         &["too many requests for the past are waiting: try again in a moment."],

@@ -85,12 +85,7 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
     (
         "job",
         "/page/job?id=JOB",
-        &[
-            "to: ann@example.org",
-            ERROR,
-            "Make ready again",
-            "abandoned",
-        ],
+        &["to: ann@example.org", ERROR, "Retry", "abandoned"],
     ),
     (
         "processes",

@@ -1,12 +1,10 @@
 //! Sends requests to a running coordinator. The time and size of an answer are limited. Also follows streams of events, and repeats
 //! requests that wait when the coordinator restarts.
 
+use crate::client::answer::{Answer, Fields, with_query};
 use crate::client::connection::Connection;
 use crate::client::target::Target;
-use crate::report::{BOTH_WAYS, Failure, reason_of, tell};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use crate::report::{BOTH_WAYS, Failure, tell};
 use serde_json::{Map, Value};
 use sexton::persist::disk::RealDisk;
 use sexton::refusal::Reason;
@@ -39,104 +37,14 @@ const READ_BYTES: usize = 1 << 10;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// An answer from the coordinator.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: String,
-}
-
-/// The fields of a request.
-pub(crate) type Fields = Map<String, Value>;
-
-/// Builds the fields of a request, without those that are null.
-pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
-    let members = members.into_iter().filter(|(_, value)| !value.is_null());
-    members
-        .map(|(field, value)| (field.to_owned(), value))
-        .collect()
-}
-
-/// Encodes bytes as a field: as text, or in base64 if they are not UTF-8 or if that is shorter. A control character takes six
-/// bytes in JSON, so this keeps every allowed value within the size limit of a request.
-pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
-    let encoded = |bytes: &[u8]| (format!("{name}_b64"), STANDARD.encode(bytes).into());
-    let member: (String, Value) = match String::from_utf8(bytes) {
-        Ok(text) => {
-            let in_base64 = text.len().div_ceil(3) * 4;
-            let as_text = Value::from(text.as_str());
-            if as_text.to_string().len() - 2 > in_base64 {
-                encoded(text.as_bytes())
-            } else {
-                (name.to_owned(), as_text)
-            }
-        }
-        Err(bytes) => encoded(bytes.as_bytes()),
-    };
-    Fields::from_iter([member])
-}
-
-/// Decodes a field that may be text or base64. Returns no bytes if it is missing or invalid.
-pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
-    let member = |name: &str| said.get(name).and_then(Value::as_str);
-    let encoded = member(&format!("{name}_b64"));
-    let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
-    let text = member(name).map(|text| text.as_bytes().to_vec());
-    text.or(decoded).unwrap_or_default()
-}
-
-impl Answer {
-    /// Returns the body if the status is 200, otherwise the refusal with its advice.
-    pub(crate) fn well(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
-        let said = self.said()?;
-        if self.status == 200 {
-            Ok(said)
-        } else {
-            Err(Failure::refused(&said, helps))
-        }
-    }
-
-    /// Parses the body as JSON.
-    pub(crate) fn said(&self) -> Result<Value, Failure> {
-        serde_json::from_str(&self.body).map_err(|error| {
-            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-        })
-    }
-
-    /// Returns the reason if this is a refusal by the coordinator. Returns `None` if the reason is unknown or does not match the status.
-    pub(crate) fn refusal(&self) -> Option<Reason> {
-        if self.status == 200 {
-            return None;
-        }
-        let said: Value = serde_json::from_str(&self.body).ok()?;
-        let reason = reason_of(&said)?;
-        (self.status == reason.status()).then_some(reason)
-    }
-
-    /// Returns whether this is a refusal for `reason`.
-    pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
-        self.refusal() == Some(reason)
-    }
-}
-
-/// Appends the fields to the path as a query string. Each value must be a string.
-pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
-    let mut path = path.to_owned();
-    for (place, (field, value)) in fields.iter().enumerate() {
-        path.push(if place == 0 { '?' } else { '&' });
-        path.push_str(field);
-        path.push('=');
-        path.extend(utf8_percent_encode(
-            value.as_str().unwrap_or(""),
-            NON_ALPHANUMERIC,
-        ));
-    }
-    path
-}
-
 /// Sends a GET request, and waits at most [`PATIENCE`] for the answer.
 pub(crate) fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
     Ok(ask(target, ("GET", path, ""), PATIENCE)?)
+}
+
+/// Gets a path with these fields as its query. If what they name does not exist, the refusal has the name.
+pub(crate) fn look(target: &Target, path: &str, query: &Fields) -> Result<Answer, Failure> {
+    Ok(get(target, &with_query(path, query))?.about(query))
 }
 
 /// Posts to a path, without a body, and waits at most `patience` for the answer.
@@ -168,7 +76,7 @@ pub(crate) fn send(
         let body = Value::Object(fields.clone()).to_string();
         match ask(target, ("POST", path, &body), left + PATIENCE) {
             Ok(answer) if wait.is_zero() || !answer.is_refused_as(Reason::Stopped) => {
-                return Ok(answer);
+                return Ok(answer.about(&fields));
             }
             Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
             Err(Trouble::Absent(_)) if outage.is_some() => {}
@@ -216,8 +124,8 @@ pub(crate) fn send_within(
     fields: Fields,
     patience: Duration,
 ) -> Result<Answer, Failure> {
-    let body = Value::Object(fields).to_string();
-    Ok(ask(target, ("POST", path, &body), patience)?)
+    let body = Value::Object(fields.clone()).to_string();
+    Ok(ask(target, ("POST", path, &body), patience)?.about(&fields))
 }
 
 /// Posts fields to a path with an idempotency key, and repeats the request if the coordinator restarts meanwhile. The request is
@@ -230,11 +138,13 @@ pub(crate) fn send_once(
 ) -> Result<Answer, Failure> {
     let began = instant();
     let target = target.under(key);
-    let body = Value::Object(fields).to_string();
+    let body = Value::Object(fields.clone()).to_string();
     let (mut pause, mut was_there) = (PAUSE_MIN, false);
     loop {
         let failure = match ask(&target, ("POST", path, &body), PATIENCE) {
-            Ok(answer) if !answer.is_refused_as(Reason::Stopped) => return Ok(answer),
+            Ok(answer) if !answer.is_refused_as(Reason::Stopped) => {
+                return Ok(answer.about(&fields));
+            }
             Ok(_) => None,
             Err(Trouble::CutOff(failure)) => Some(failure),
             Err(Trouble::Absent(failure)) if was_there => Some(failure),
@@ -278,7 +188,7 @@ fn ask(
     let failed = |found: &dyn Display| {
         let failure = Failure::unreachable(format!("failed to ask {}: {found}", target.place()));
         if target.is_tcp() {
-            failure.help("use https:// for a coordinator with TLS, http:// for one without")
+            failure.help(SCHEMES)
         } else {
             failure
         }
@@ -297,7 +207,7 @@ fn ask(
             return Err(Trouble::Refused(failed(&words)));
         }
         Err((io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe, error)) => {
-            return Err(Trouble::CutOff(failed(&error)));
+            return Err(cut_off(&error, target));
         }
         Err((_, error)) => return Err(Trouble::Refused(failed(&error))),
     }
@@ -309,7 +219,7 @@ fn ask(
             Ok(parsed)
         }
         None if answer.is_empty() || answer.starts_with(b"HTTP/1.") => {
-            Err(Trouble::CutOff(failed(&"the answer is cut off")))
+            Err(cut_off(&"the answer is cut off", target))
         }
         None => Err(Trouble::Refused(failed(&"the answer is not HTTP"))),
     }
@@ -403,6 +313,28 @@ fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     reader.read_exact(&mut chunk)?;
     chunk.truncate(size);
     Ok((size > 0).then_some(chunk))
+}
+
+/// The advice for a coordinator that answers over TCP, but not as expected.
+const SCHEMES: &str = "use https:// for a coordinator with TLS, http:// for one without";
+
+/// Describes a connection that ended before an answer, as when the coordinator is killed, with advice on what to do.
+fn cut_off(found: &dyn Display, target: &Target) -> Trouble {
+    let words = format!("failed to ask {}: {found}", target.place());
+    let help = match &target.data {
+        Some(data) => format!(
+            "the coordinator ended before it answered: `sexton status` shows whether it runs, `sexton serve --data {}` starts it",
+            data.display()
+        ),
+        None if target.is_tcp() => {
+            format!(
+                "if the coordinator did not just end, {SCHEMES}; `sexton status` shows whether it runs"
+            )
+        }
+        None => "the coordinator ended before it answered: `sexton status` shows whether it runs"
+            .to_owned(),
+    };
+    Trouble::CutOff(Failure::unreachable(words).help(help))
 }
 
 /// Describes why no coordinator can be reached, with advice on what to do.
@@ -499,6 +431,7 @@ fn ask_on(
         Ok(()) | Err((io::ErrorKind::BrokenPipe, _)) => {
             Ok(BufReader::with_capacity(READ_BYTES, stream))
         }
+        Err((io::ErrorKind::ConnectionReset, error)) => Err(cut_off(&error, target)),
         Err((_, error)) => Err(unreachable_because(&error, target)),
     }
 }

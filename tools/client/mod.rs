@@ -4,14 +4,16 @@
 //! |---|---|
 //! | `target.rs` | the flags that select a coordinator, and how to connect to it |
 //! | `connection.rs` | connections, and the pool of idle ones |
-//! | `ask.rs` | requests, answers, streams, and requests that are repeated after a restart |
+//! | `answer.rs` | the fields of a request, and the answer to it |
+//! | `ask.rs` | requests, streams, and requests that are repeated after a restart |
 
+mod answer;
 mod ask;
 mod connection;
 mod target;
 
+pub(crate) use answer::{Answer, Fields, bytes, bytes_of, fields, with_query};
 pub(crate) use ask::{
-    Answer, Fields, Outage, bytes, bytes_of, fields, follow, get, instant, post, rest, send,
-    send_once, send_within, with_query,
+    Outage, follow, get, instant, look, post, rest, send, send_once, send_within,
 };
 pub(crate) use target::{Target, Where};

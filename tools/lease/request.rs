@@ -72,8 +72,7 @@ impl ClientOptions {
 
     /// Reads a path below `/v1/leases`, with a query.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
-        let path = client::with_query(&format!("/v1/leases{what}"), query);
-        client::get(&self.target, &path)?.well(HELPS)
+        client::look(&self.target, &format!("/v1/leases{what}"), query)?.well(HELPS)
     }
 
     /// Prints an answer, as JSON or formatted by `page`.

@@ -29,6 +29,10 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
+/// The advice for a lock that was not free in time.
+pub(super) const HELD_ON: &str =
+    "a longer --wait waits on; `sexton lock list KEY` shows who else waits";
+
 /// Returns the answer's body if the status is 200, otherwise the refusal.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     let said = answer.said()?;
@@ -54,11 +58,18 @@ pub(crate) fn refused(mut said: Value) -> Failure {
 }
 
 /// Converts a refusal as [`refused`] does. If the lock is held, the message also has the time at which the holder was granted the lock
-/// or last renewed it.
-pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> Failure {
+/// or last renewed it; if the command has waited, the advice is to wait longer.
+pub(super) fn refused_by_holder(
+    target: &Target,
+    lock: &Fields,
+    (said, has_waited): (Value, bool),
+) -> Failure {
     let is_held = said.pointer("/reason") == Some(&Reason::Held.word().into());
     let since = is_held.then(|| holder_since(target, lock, &said)).flatten();
-    let failure = refused(said);
+    let mut failure = refused(said);
+    if is_held && has_waited {
+        failure = failure.help(HELD_ON);
+    }
     match since {
         None => failure,
         Some(at) => failure.explained(&format!(", granted or last renewed at {}", time(at))),

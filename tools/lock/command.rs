@@ -2,15 +2,17 @@
 
 use crate::client::{self, Answer, Target, Where};
 use crate::events::{self, EventFilter};
-use crate::lock::answer::{table, well};
+use crate::lock::answer::{HELD_ON, refused, table, well};
 use crate::lock::named::{EntrySelector, LockSelector, OwnerSelector, name, own_name, put, shown};
 use crate::lock::run;
+use crate::numbers::between;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
 use crate::text::{number, words};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use sexton::actors::lock::Name;
+use sexton::refusal::Reason;
 
 /// The maximum wait of one request, in seconds. Longer waits take several requests.
 pub(super) const WAIT_MAX: u64 = 3600;
@@ -74,7 +76,7 @@ Examples:
         #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
         /// Priority among waiters; higher goes first
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = between(0, u8::MAX))]
         priority: u8,
     },
     Run(run::Run),
@@ -302,6 +304,9 @@ impl ClientOptions {
 
     fn acquire(&self, fields: Map<String, Value>, wait: u64) -> Result<(), Failure> {
         let answer = self.post("acquire", fields, wait)?;
+        if wait > 0 && answer.is_refused_as(Reason::Held) {
+            return Err(refused(answer.said()?).help(HELD_ON));
+        }
         self.tell(&answer, |said| {
             let (owner, token) = (shown(said, "owner"), words(said, "/token"));
             format!("acquired as {owner}, token {token}\n")
@@ -379,7 +384,7 @@ impl ClientOptions {
             path.push('/');
             path.push_str(what);
         }
-        client::get(&self.target, &client::with_query(&path, fields))
+        client::look(&self.target, &path, fields)
     }
 
     /// Prints an answer, as JSON or formatted by `page`.

@@ -54,10 +54,34 @@ impl EntrySelector {
     }
 }
 
+/// Returns the user's name: from the environment, or from `/etc/passwd`, or the number as `uid0`.
+fn user() -> String {
+    let set = |name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        value.map(|value| value.to_string_lossy().into_owned())
+    };
+    let uid = rustix::process::getuid().as_raw();
+    let listed = || {
+        let users = std::fs::read("/etc/passwd").ok()?;
+        listed(&String::from_utf8_lossy(&users), uid)
+    };
+    let named = set("USER").or_else(|| set("LOGNAME")).or_else(listed);
+    named.unwrap_or_else(|| format!("uid{uid}"))
+}
+
+/// Finds the name of a user in the text of `/etc/passwd`.
+fn listed(users: &str, uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (!name.is_empty() && fields.nth(1)? == uid).then(|| name.to_owned())
+    })
+}
+
 /// Returns a unique owner name: `USER@HOST:PID` of the shell, which people recognize in lists, and 16 random digits.
 pub(super) fn own_name() -> Result<Name, Failure> {
-    let user = std::env::var_os("USER").map(|user| user.to_string_lossy().into_owned());
-    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+    let user = user();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let shell = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let chance = getrandom::u64().map_err(|error| {
@@ -103,8 +127,15 @@ pub(crate) fn shown(object: &Value, field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{name, put, shown};
+    use super::{listed, name, put, shown};
     use serde_json::{Map, Value};
+
+    #[test]
+    fn a_user_is_found_by_its_number() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nhalf:x\nwww:x:33:33::/:/bin/false\n";
+        assert_eq!(listed(users, 33).as_deref(), Some("www"));
+        assert_eq!(listed(users, 3), None);
+    }
 
     #[test]
     fn a_name_is_shown_as_it_can_be_given() {

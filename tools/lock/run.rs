@@ -9,6 +9,7 @@ use crate::lock::answer::{refused, refused_by_holder, wait_line};
 use crate::lock::by_ttl::ByTtl;
 use crate::lock::command::{TTL_MAX, WAIT_MAX, entry};
 use crate::lock::named::{LockSelector, name, own_name};
+use crate::numbers::between;
 use crate::process::{
     ClientOptions, PARENT, WaitExtent, attached, has_ended, here, outcome, plain,
 };
@@ -80,7 +81,7 @@ pub(super) struct Run {
     no_wait: bool,
 
     /// Priority among waiters; higher goes first
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = between(0, u8::MAX))]
     priority: u8,
 
     /// Kill the command when this process has not renewed the lock for this long [default: no TTL; over TCP, 60 s]
@@ -176,7 +177,8 @@ impl Run {
                 return Err(refused(said));
             }
             if left == Some(0) {
-                let failure = refused_by_holder(target, &lock, said);
+                let has_waited = self.wait.is_some_and(|wait| wait > 0);
+                let failure = refused_by_holder(target, &lock, (said, has_waited));
                 return Err(failure.with_status(self.conflict_exit));
             }
         }

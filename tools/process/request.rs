@@ -1,6 +1,6 @@
 //! Requests about processes and services, and their answers.
 
-use crate::client::{self, Fields, Target, Where, fields};
+use crate::client::{self, Answer, Fields, Target, Where, fields};
 use crate::report::{Failure, print_said};
 use rustix::process::Pid;
 use serde_json::Value;
@@ -22,6 +22,15 @@ const HELPS: &[(Reason, &str)] = &[
         "processes need a coordinator with a data directory: `sexton serve` without --memory",
     ),
 ];
+
+/// The minimum length of a prefix of an id. A PID is shorter.
+const ID_DIGITS_MIN: usize = 8;
+
+/// The advice for a PID, or a part of an id that is too short.
+const NO_ID: &[(Reason, &str)] = &[(
+    Reason::Absent,
+    "expected an id, or at least its first eight digits, not a PID: `sexton ps` shows both, with --all also of processes that have ended",
+)];
 
 /// The advice for a refusal of a request about services.
 const SERVICE_HELPS: &[(Reason, &str)] = &[
@@ -62,7 +71,8 @@ impl ClientOptions {
     /// Posts a request and returns the answer.
     pub(crate) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
-        client::send(&self.target, &path, fields, 0)?.well(HELPS)
+        let answer = client::send(&self.target, &path, fields.clone(), 0)?;
+        well(&answer, &fields)
     }
 
     /// Posts a request with an idempotency key, so that it is carried out once even if the coordinator restarts meanwhile.
@@ -107,19 +117,20 @@ impl ClientOptions {
 
     /// Reads the state of all services, or of the one called `name`.
     pub(crate) fn services(&self, name: Option<&str>) -> Result<Value, Failure> {
-        let path = match name {
-            None => "/v1/services".to_owned(),
+        let answer = match name {
+            None => client::get(&self.target, "/v1/services"),
             Some(name) => {
-                client::with_query("/v1/services/service", &fields([("name", name.into())]))
+                let asked = fields([("name", name.into())]);
+                client::look(&self.target, "/v1/services/service", &asked)
             }
         };
-        client::get(&self.target, &path)?.well(SERVICE_HELPS)
+        answer?.well(SERVICE_HELPS)
     }
 
     /// Reads a path below `/v1/processes`, with a query.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes{what}");
-        client::get(&self.target, &client::with_query(&path, query))?.well(HELPS)
+        well(&client::look(&self.target, &path, query)?, query)
     }
 
     /// Waits until a process has ended, but at most `seconds` if given, and returns its record.
@@ -134,8 +145,8 @@ impl ClientOptions {
             let now = left.map_or(WAIT_MAX, |left| left.min(WAIT_MAX));
             let leader = matches!(of, WaitExtent::Leader);
             let asked = fields([("id", id.into()), ("leader", leader.into())]);
-            let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
-            let record = answer.well(HELPS)?;
+            let answer = client::send(&self.target, "/v1/processes/wait", asked.clone(), now)?;
+            let record = well(&answer, &asked)?;
             left = left.map(|left| left - now);
             let leader_ended = record.pointer("/ended_at").is_some_and(|it| !it.is_null());
             if has_ended(&record) || leader && leader_ended || left == Some(0) {
@@ -152,6 +163,15 @@ impl ClientOptions {
     ) -> Result<(), Failure> {
         print_said(self.json, said, page)
     }
+}
+
+/// Returns the answer's body, or the refusal with its advice: if the id was too short for one, what an id is.
+fn well(answer: &Answer, asked: &Fields) -> Result<Value, Failure> {
+    let id = asked.get("id").and_then(Value::as_str);
+    if id.is_some_and(|id| id.len() < ID_DIGITS_MIN) && answer.is_refused_as(Reason::Absent) {
+        return answer.well(NO_ID);
+    }
+    answer.well(HELPS)
 }
 
 /// Returns whether a record is of a process that has ended.

@@ -185,6 +185,13 @@ impl Reading {
         })?;
         let dir = instance.pointer("/run_dir").and_then(Value::as_str);
         let dir = dir.ok_or_else(|| Failure::found("the service has no output files"))?;
+        let is_null = |path| instance.pointer(path).is_none_or(Value::is_null);
+        let was_never_launched = is_null("/process") && is_null("/last");
+        if was_never_launched && !Path::new(dir).join("stdout.log").exists() {
+            let (name, status) = (plain(&self.name), words(instance, "/status"));
+            let words = format!("{name} has not been launched yet: it is {status}");
+            return Err(Failure::found(words).help("`sexton service status NAME` shows why, `sexton service start NAME` starts a stopped one"));
+        }
         // New processes of a service append to the same files, so following these never ends.
         self.how.show(Path::new(dir), || Ok(false))
     }

@@ -57,8 +57,7 @@ impl ClientOptions {
 
     /// Reads a path below `/v1/queues`, with a query.
     pub(super) fn get(&self, what: &str, query: &Fields) -> Result<Answer, Failure> {
-        let path = format!("/v1/queues{what}");
-        client::get(&self.target, &client::with_query(&path, query))
+        client::look(&self.target, &format!("/v1/queues{what}"), query)
     }
 
     /// Prints an answer, as JSON or formatted by `page`, and returns its body.

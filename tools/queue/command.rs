@@ -3,6 +3,7 @@
 use crate::client::Where;
 use crate::client::{Fields, fields};
 use crate::numbers;
+use crate::numbers::between;
 use crate::queue::answer::ClientOptions;
 use crate::queue::bulk::{Discard, Retry};
 use crate::queue::config::Configured;
@@ -114,7 +115,7 @@ Examples:
         #[command(flatten)]
         done: ClaimSelector,
         /// The new priority; 0 is the most urgent [default: unchanged]
-        #[arg(long)]
+        #[arg(long, value_parser = between(0, u32::MAX))]
         priority: Option<u32>,
     },
     /// Delete a job that is not claimed

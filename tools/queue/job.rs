@@ -3,6 +3,7 @@
 
 use crate::client::{self, Fields, fields};
 use crate::numbers;
+use crate::numbers::between;
 use crate::queue::answer::{ClientOptions, JOB_BYTES};
 use crate::queue::batch;
 use crate::queue::command::name;
@@ -79,7 +80,7 @@ pub(super) struct Pushed {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "unique_for", "once", "root"])]
     batch: Option<PathBuf>,
     /// Priority: 0 is the most urgent; below 1024 counts as urgent
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = between(0, u32::MAX))]
     priority: u32,
     /// Seconds until the job is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
@@ -408,7 +409,7 @@ pub(super) struct Release {
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
     /// The new priority; 0 is the most urgent [default: unchanged]
-    #[arg(long)]
+    #[arg(long, value_parser = between(0, u32::MAX))]
     priority: Option<u32>,
 }
 

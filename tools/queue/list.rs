@@ -198,15 +198,28 @@ impl ShowQueues {
                 json!({ "ready": ready, "queues": queues })
             ));
         }
-        if !self.group {
+        if self.group {
+            let lines: String = queues.iter().filter_map(group).collect();
+            print(&lines)?;
+        } else {
             print(&format!("{ready}\n"))?;
             if ready == 0 {
                 tell_later(&queues);
             }
-            return Ok(());
         }
-        let lines: String = queues.iter().filter_map(group).collect();
-        print(&lines)
+        self.note_absent(asking)
+    }
+
+    /// Notes on standard error which of the named queues do not exist.
+    fn note_absent(&self, asking: &ClientOptions) -> Result<(), Failure> {
+        for queue in &self.queues {
+            if asking.named(std::slice::from_ref(queue))?.is_empty() {
+                tell(&format!(
+                    "there is no queue {queue}; a queue exists while it has jobs, and `sexton queue stats` shows all of them"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn jobs(&self, asking: &ClientOptions) -> Result<(), Failure> {
@@ -240,7 +253,8 @@ impl ShowQueues {
             return print(&format!("{}\n", json!({ "jobs": jobs, "all": is_all })));
         }
         if jobs.is_empty() {
-            return print("no jobs\n");
+            print("no jobs\n")?;
+            return self.note_absent(asking);
         }
         print(&job_table(&jobs))?;
         more(&next, self.limit)

@@ -1,5 +1,5 @@
-//! `sexton config`: shows the settings in force and where each comes from. It opens no file but the configuration and shows no
-//! secrets: for the token file, only its path.
+//! `sexton config`: shows the settings in force and where each comes from. It reads the files that the settings name, to check them,
+//! and shows no secrets: for the token file, only its path.
 
 use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, ParsedFlags, Values};
@@ -9,19 +9,22 @@ use crate::text;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use sexton::Config;
+use sexton::node::Node;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
 /// Show the settings that `sexton serve` would use, and where each comes from
 ///
 /// A flag overrides the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment overrides the file, and the file
-/// overrides the default. Everything is checked as `serve` would check it, but no file other than the configuration is opened.
+/// overrides the default. Everything is checked as `serve` would check it, including the token file, the certificate and the hosts
+/// list that the settings name.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton config                              what `sexton serve` without flags would use
   sexton config --config /etc/sexton.toml    check a file before a restart
 
-Exit status: 0 the settings are valid; 2 they are invalid, and every problem is listed; 3 the file cannot be read.")]
+Exit status: 0 the settings are valid; 2 they are invalid, and every problem is listed; 3 the file, \
+or one that it names, cannot be read or used.")]
 pub(crate) struct ShowConfig {
     #[command(flatten)]
     given: ParsedFlags,
@@ -39,6 +42,7 @@ impl ShowConfig {
             strange,
             ..
         } = self.given.settle()?;
+        Node::check_files(&node)?;
         for name in strange {
             tell(&format!("{name} in the environment is not a setting"));
         }

@@ -30,8 +30,16 @@ pub(crate) struct Content {
 /// Reads a file. Fails if it cannot be read or is too large; problems with its text are in [`Content::problems`].
 pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     let shown = path.display();
-    let unreadable =
-        |error| Failure::unreachable(format!("failed to read the configuration {shown}: {error}"));
+    let unreadable = |error: std::io::Error| {
+        let words = format!("failed to read the configuration {shown}: {error}");
+        let failure = Failure::unreachable(words);
+        if error.kind() == std::io::ErrorKind::NotFound {
+            return failure.help(
+                "--config FILE or SEXTON_CONFIG names the file; without either, the defaults apply",
+            );
+        }
+        failure
+    };
     // After SIGHUP, the file is read on the main thread, which must not block on a pipe.
     let (bytes, _) = sexton::protocols::file::read(path, BYTES_MAX + 1).map_err(unreadable)?;
     if bytes.len() as u64 > BYTES_MAX {
@@ -55,9 +63,15 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         Err(error) => return no_text(source(line(bytes, error.valid_up_to()))),
     };
     let (table, errors) = DeTable::parse_recoverable(text);
+    let is_whole = errors.is_empty();
     let mut problems: Vec<(usize, Problem)> = Vec::new();
+    // The line of the first broken name of a table: the keys below it are read as if they were in another table.
+    let mut lost = usize::MAX;
     for error in errors {
         let line = line(bytes, error.span().map_or(0, |span| span.start));
+        if is_name_of_table(text, line) {
+            lost = lost.min(line);
+        }
         // Further errors on a line usually follow from the first.
         if problems.iter().all(|(told, _)| *told != line) {
             let words = error.message().split('\n').collect::<Vec<_>>().join(", ");
@@ -80,7 +94,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             "tasks" => Some(kept(&mut tasks, task::table(value.get_ref(), of))),
             "services" => Some(kept(
                 &mut services,
-                service::tables(value.get_ref(), &path, of),
+                service::tables(value.get_ref(), (&path, is_whole), of),
             )),
             "workers" => Some(kept(
                 &mut workers,
@@ -89,7 +103,11 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             _ => None,
         };
         if let Some(wrong) = wrong {
-            problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
+            let wrong = wrong.into_iter().map(|wrong| (wrong.source.line(), wrong));
+            problems.extend(wrong.filter(|(line, _)| *line <= lost));
+            continue;
+        }
+        if line > lost {
             continue;
         }
         match setting(key, value.get_ref()) {
@@ -101,12 +119,16 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
     }
-    // An error in one table may cause conflicts with another, so look for these only if there is no error yet.
-    if problems.is_empty() {
+    // A table that could not be parsed may be the one that another names.
+    if is_whole {
         let of = |at| source(line(bytes, at));
         let wrong = worker::problems(&services, &workers, of);
         problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
-        services.extend(workers.into_iter().map(|(_, worker)| worker));
+    }
+    services.extend(workers.into_iter().map(|(_, worker)| worker));
+    // The problems of services are known by now, and would be found again.
+    if !problems.is_empty() {
+        services.clear();
     }
     // The parser sorts by key; report in the order of lines.
     entries.sort_by_key(|(line, _)| *line);
@@ -198,6 +220,12 @@ fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
             value.type_str()
         )),
     }
+}
+
+/// Returns whether a line is, or was meant to be, the name of a table, such as `[services.web]`.
+fn is_name_of_table(text: &str, line: usize) -> bool {
+    let text = text.lines().nth(line.saturating_sub(1));
+    text.is_some_and(|text| text.trim_start().starts_with('['))
 }
 
 /// Returns the line of a byte offset, counted from one.

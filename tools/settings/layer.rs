@@ -318,7 +318,7 @@ impl Settled {
 }
 
 /// Returns the word in `all` that is most similar to `word`; `None` if none is similar enough to be suggested.
-pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub(crate) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let alike = all.map(|known| (known, strsim::jaro_winkler(word, known)));
     let nearest = alike.max_by(|(_, one), (_, other)| one.total_cmp(other));
     nearest
@@ -328,7 +328,11 @@ pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Opt
 
 /// Returns the message for an unknown key in a table: it suggests a similar key, or lists `keys`, the known ones separated by commas.
 pub(super) fn unknown_key(key: &str, keys: &str) -> String {
-    match nearest(&key.replace('-', "_"), keys.split(", ")) {
+    let key = key.replace('-', "_");
+    let all = || keys.split(", ");
+    // A part of a name, such as `tries` of `max_tries`, is closer than a similar word.
+    let with_part = all().find(|known| known.split('_').any(|part| part == key));
+    match with_part.or_else(|| nearest(&key, all())) {
         Some(known) => format!("unknown key; did you mean {known}?"),
         None => format!("unknown key; expected one of {keys}"),
     }

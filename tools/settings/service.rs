@@ -10,7 +10,7 @@ use crate::span::milliseconds;
 use crate::table::{self, Column};
 use crate::text;
 use serde_json::{Value, json};
-use sexton::actors::process::{Definition, Policy, Ready, Spec, is_secret_name, masked};
+use sexton::actors::process::{Definition, Fault, Policy, Ready, Spec, is_secret_name, masked};
 use sexton::bytes::Bytes;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -46,11 +46,12 @@ const OUTPUT_KEYS: &str = "max, keep";
 /// The keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, max";
 
-/// Reads the tables of a file, and returns the services with the problems found: no services if there is any problem. `source`
-/// converts a byte offset in the file to a source.
+/// Reads the tables of a file, and returns a definition for each, with default values for what could not be read, and the problems found.
+/// `source` converts a byte offset in the file to a source. Unless `is_whole`, the file could not be parsed to its end, so other tables may
+/// be missing.
 pub(crate) fn tables(
     value: &DeValue<'_>,
-    file: &Path,
+    (file, is_whole): (&Path, bool),
     source: impl Fn(usize) -> Source,
 ) -> (Vec<Definition>, Vec<Problem>) {
     let mut problems = Vec::new();
@@ -65,31 +66,34 @@ pub(crate) fn tables(
     let base = &base(file);
     let mut definitions = Vec::new();
     let mut places = Vec::new();
-    let mut is_right = true;
     for (name, value) in all {
         let (at, name) = (name.span().start, name.get_ref().as_ref());
         let mut definition = plain(name, base);
-        if let DeValue::Table(table) = value.get_ref() {
-            for (place, words) in read(table, base, &mut definition) {
-                is_right = false;
+        let is_right = if let DeValue::Table(table) = value.get_ref() {
+            let wrong = read(table, base, &mut definition);
+            let is_right = wrong.is_empty();
+            for (place, words) in wrong {
                 tell(name, place, words);
             }
+            is_right
         } else {
-            is_right = false;
             tell(name, at, format!("expected a table with {KEYS}"));
-        }
+            false
+        };
         definitions.push(definition);
-        places.push((name, at));
+        places.push((name, at, is_right));
     }
-    // An error in a table may cause others: check the definitions only if every table could be read.
-    if is_right {
-        for (place, fault) in Definition::check_all(&definitions) {
-            let (name, at) = places.get(place).copied().unwrap_or(("", 0));
+    for (place, fault) in Definition::check_all(&definitions) {
+        let (name, at, is_right) = places.get(place).copied().unwrap_or(("", 0, true));
+        // What could not be read may cause other faults of the table, but not these.
+        let is_new = if matches!(fault, Fault::Unknown(_) | Fault::Cycle(_)) {
+            is_whole
+        } else {
+            is_right
+        };
+        if is_new {
             tell(name, at, fault.to_string());
         }
-    }
-    if !problems.is_empty() {
-        definitions.clear();
     }
     (definitions, problems)
 }
@@ -174,7 +178,11 @@ pub(super) fn one(
             });
             to.success = codes.ok_or("expected a list of exit codes")??;
         }
-        "instances" => to.instances = number(value)?,
+        "instances" => {
+            let most = Definition::INSTANCES_MAX;
+            let within = number(value).ok().filter(|it| (1..=most).contains(it));
+            to.instances = within.ok_or_else(|| format!("expected 1 to {most}"))?;
+        }
         "user" => spec.user = Some(account(value)?),
         "group" => spec.group = Some(account(value)?),
         "limits" => spec.limits = limits(value)?,

@@ -52,8 +52,8 @@ struct Worker {
     flags: Vec<String>,
 }
 
-/// Reads the tables of a file, and returns them as services, each with its byte offset, and the problems found: no services if
-/// there is any problem. `source` converts an offset to a source.
+/// Reads the tables of a file, and returns them as services, each with its byte offset, and the problems found. A table that cannot be
+/// read becomes a service without a command. `source` converts an offset to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     file: &Path,
@@ -75,19 +75,19 @@ pub(crate) fn tables(
         match found {
             Ok(definition) => definitions.push((at, definition)),
             Err(wrong) => {
+                let unread = service::plain(&service_of(name), &service::base(file));
+                definitions.push((at, unread));
                 let key = format!("workers.{name}");
                 let told = wrong.into_iter();
                 problems.extend(told.map(|(at, words)| Problem::new(source(at), &key, words)));
             }
         }
     }
-    if !problems.is_empty() {
-        definitions.clear();
-    }
     (definitions, problems)
 }
 
-/// Returns the problems that the workers have as services, such as a dependency that no table defines, each at the worker's table.
+/// Returns the problems that the workers have as services, such as a dependency that no table defines, each at the worker's table. The
+/// problems of tables that could not be read are reported already.
 pub(crate) fn problems(
     services: &[Definition],
     workers: &[(usize, Definition)],
@@ -98,6 +98,9 @@ pub(crate) fn problems(
     let found = Definition::check_all(&all).into_iter();
     let told = found.filter_map(|(place, fault)| {
         let (at, definition) = workers.get(place.checked_sub(services.len())?)?;
+        if definition.spec.argv.is_empty() {
+            return None;
+        }
         let key = format!("workers.{}", name_of(&definition.name)?);
         Some(Problem::new(source(*at), &key, fault.to_string()))
     });

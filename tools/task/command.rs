@@ -310,7 +310,8 @@ impl Task {
             Action::Limit { group, max } => {
                 let mut asked = fields([("max", max.into())]);
                 put(&mut asked, "group", &group);
-                asking.done(&asking.act("tasks/limit", asked, 0)?)
+                let said = asking.act("tasks/limit", asked, 0)?;
+                asking.tell(&said, |_| page::limited(&group.to_text(), max.into()))
             }
             Action::Pause { what, hard } => {
                 asking.pause(&what, if hard { "hard" } else { "soft" }, "pause")
@@ -412,13 +413,15 @@ impl ClientOptions {
     fn pause(&self, what: &Paused, pause: &str, act: &str) -> Result<(), Failure> {
         if let Some(id) = what.id {
             let asked = fields([("id", id.into()), ("act", act.into())]);
-            return self.done(&self.act("tasks/act", asked, 0)?);
+            return self.tell(&self.act("tasks/act", asked, 0)?, page::acted);
         }
         let mut asked = fields([("pause", pause.into())]);
         if let Some(group) = &what.group {
             put(&mut asked, "group", group);
         }
-        self.done(&self.act("tasks/pause", asked, 0)?)
+        let said = self.act("tasks/pause", asked, 0)?;
+        let group = what.group.as_ref().map(Name::to_text);
+        self.tell(&said, |_| page::paused(group.as_deref(), pause))
     }
 
     fn prune(&self, older_than: Option<u64>, keep: u32) -> Result<(), Failure> {

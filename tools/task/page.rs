@@ -4,7 +4,7 @@ use crate::lock::shown;
 use crate::process::command;
 use crate::table::{Column, table};
 use crate::task::held::Held;
-use crate::text::{brief, number, plain, span, time, words};
+use crate::text::{brief, count, number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
@@ -76,6 +76,29 @@ pub(super) fn acted(task: &Value) -> String {
     }
     line.push('\n');
     line
+}
+
+/// Describes a pause that was set for a group, or for all tasks.
+pub(super) fn paused(group: Option<&str>, pause: &str) -> String {
+    let whose = group.map_or("all tasks".to_owned(), |group| format!("group {group}"));
+    let what = match pause {
+        "soft" => "paused: no task is started, those under way continue",
+        "hard" => "paused: no burst is started",
+        _ => "resumed",
+    };
+    format!("{} {what}\n", plain(&whose))
+}
+
+/// Describes the limit that was set for a group.
+pub(super) fn limited(group: &str, max: u64) -> String {
+    let group = plain(group);
+    match max {
+        0 => format!("group {group}: no task is started\n"),
+        max => format!(
+            "group {group}: at most {} in progress\n",
+            count(max, "task")
+        ),
+    }
 }
 
 /// Formats tasks, one per line.

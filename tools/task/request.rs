@@ -43,8 +43,7 @@ impl ClientOptions {
 
     /// Reads a path below `/v1`, with a query.
     pub(super) fn look(&self, path: &str, query: &Fields) -> Result<Value, Failure> {
-        let path = client::with_query(&format!("/v1/{path}"), query);
-        client::get(&self.target, &path)?.well(HELPS)
+        client::look(&self.target, &format!("/v1/{path}"), query)?.well(HELPS)
     }
 
     /// Prints an answer, as JSON or formatted by `page`.

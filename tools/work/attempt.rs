@@ -130,7 +130,13 @@ impl Attempts {
             Outcome::NeverRan(failure) => {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
                 self.jobs.settle(&claim, &verdict)?;
-                return Err(failure);
+                let more = format!("; job {} of {} is given back", claim.id, claim.queue);
+                self.log(
+                    &claim,
+                    &verdict,
+                    &JobResult::deferred(&claim, failure.words()),
+                );
+                return Err(failure.explained(&more));
             }
         };
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -218,11 +224,19 @@ impl Attempts {
         }
     }
 
-    /// Writes a log line, if there is a log; otherwise a message if the job failed.
-    fn say(&self, claim: &Claim, verdict: &Verdict, worked: &JobResult) {
+    /// Writes a log line, if there is a log. Returns whether there is one.
+    fn log(&self, claim: &Claim, verdict: &Verdict, worked: &JobResult) -> bool {
         if let Some(form) = self.log {
             let at = crate::text::time(now());
-            return crate::report::log(&form.line(&at, claim, verdict, worked));
+            crate::report::log(&form.line(&at, claim, verdict, worked));
+        }
+        self.log.is_some()
+    }
+
+    /// Writes a log line, if there is a log; otherwise a message if the job failed.
+    fn say(&self, claim: &Claim, verdict: &Verdict, worked: &JobResult) {
+        if self.log(claim, verdict, worked) {
+            return;
         }
         if let Some(error) = &worked.error {
             let line = last_line(error);

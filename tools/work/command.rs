@@ -287,7 +287,7 @@ impl Work {
         match self.result {
             Some(Form::Json) => print(&tally.json()),
             None => {
-                tell(&tally.line());
+                tell(&tally.line(&self.types));
                 Ok(())
             }
         }

@@ -28,6 +28,23 @@ pub(super) enum Reached {
 }
 
 impl Reached {
+    /// Returns the reason for people. `types` are the types of jobs that were asked for.
+    fn words(self, types: &[String]) -> String {
+        match self {
+            Self::NoneReady => "no more jobs are ready".to_owned(),
+            Self::NonePossible => format!(
+                "there is no queue {}; a queue exists while it has jobs",
+                types.join(" or ")
+            ),
+            Self::ReadOnly => "the coordinator's disk is full".to_owned(),
+            Self::JobLimit => "--max-jobs is reached".to_owned(),
+            Self::TimeLimit => "--max-time is reached".to_owned(),
+            Self::MemoryLimit => "--memory-limit is reached".to_owned(),
+            Self::Stopped => "stopped".to_owned(),
+            Self::Exception => "ended by an error".to_owned(),
+        }
+    }
+
     /// Returns the word for the reason: one of `MediaWiki`'s, or `stopped`. `MediaWiki`'s `replica-lag-limit` never occurs, since
     /// there are no replicas.
     const fn word(self) -> &'static str {
@@ -97,6 +114,17 @@ pub(super) struct JobResult {
 }
 
 impl JobResult {
+    /// Returns the result of a job that was given back at once, because its command could not be launched.
+    pub(super) fn deferred(claim: &Claim, error: &str) -> Self {
+        Self {
+            kind: claim.kind(),
+            error: Some(error.to_owned()),
+            is_deferred: true,
+            is_over: false,
+            ms: 0,
+        }
+    }
+
     fn shown(&self) -> Value {
         let status = if self.error.is_none() { "ok" } else { "failed" };
         json!({ "type": self.kind, "status": status, "error": self.error, "time": self.ms })
@@ -244,15 +272,16 @@ impl Tally {
         format!("{said}\n")
     }
 
-    /// Formats the results as a line.
-    pub(super) fn line(&self) -> String {
+    /// Formats the results as a line. `types` are the types of jobs that were asked for.
+    pub(super) fn line(&self, types: &[String]) -> String {
         let deferred = match self.deferred {
             0 => String::new(),
             deferred => format!(", {deferred} deferred"),
         };
         let done = count(self.done, "job");
         let failed = failed(self.failed, self.failed_tries);
-        format!("{done} done, {failed}{deferred}: {}", self.word())
+        let reached = self.reached.unwrap_or(Reached::NoneReady);
+        format!("{done} done, {failed}{deferred}: {}", reached.words(types))
     }
 }
 

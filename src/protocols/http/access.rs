@@ -126,7 +126,7 @@ pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
             "from other machines, a token with the scope run is accepted only over TLS: the coordinator needs --tls-cert and --tls-key"
         }
         Running::Denied => {
-            "services and processes are for the coordinator's own user, on its Unix socket; over TCP they need a token of the scope run: a line of the token file (--token-file, mode 0600) that has \" run\" after the token, as made by: echo \"$(openssl rand -hex 32) run\" >> FILE"
+            "services and processes need a token of the scope run (a line of --token-file with \" run\" after the token), or the Unix socket of the coordinator's own user"
         }
     };
     Err(Problem::new(Reason::OutOfScope, words))

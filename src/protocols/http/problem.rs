@@ -110,6 +110,12 @@ impl Problem {
         self.0.reason
     }
 
+    /// Returns the value of the `Retry-After` header, if the same request may succeed later.
+    pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
+        let is_later = self.0.reason.retry() == Retry::Later;
+        is_later.then_some(HeaderValue::from_static(RETRY_AFTER))
+    }
+
     /// Returns the problem that replaces an error answer of the web framework with this status.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();
@@ -204,8 +210,8 @@ impl ResponseError for Problem {
         body.push(b'\n');
         let mut response = HttpResponse::build(status);
         response.insert_header((header::CONTENT_TYPE, CONTENT_TYPE));
-        if reason.retry() == Retry::Later {
-            response.insert_header((header::RETRY_AFTER, RETRY_AFTER));
+        if let Some(after) = self.retry_after() {
+            response.insert_header((header::RETRY_AFTER, after));
         }
         if let Some(header) = header {
             response.insert_header(header.clone());

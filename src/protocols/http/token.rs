@@ -50,6 +50,12 @@ pub enum TokenError {
         /// The file's permissions.
         mode: u32,
     },
+    /// The file has no token.
+    #[error("use the token file {}: it is empty", .file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
     /// The content is not a list of valid tokens.
     #[error(
         "use the token file {}: expected 1 to {TOKENS_MAX} lines, each a token of {BYTES_MIN} to {BYTES_MAX} visible ASCII characters, with ` run` after it if it may start processes; {found}",
@@ -76,6 +82,9 @@ impl Tokens {
         let (bytes, mode) = file::read(path, most as u64).map_err(unreadable)?;
         if mode & 0o077 != 0 {
             return Err(TokenError::Exposed { file, mode });
+        }
+        if bytes.trim_ascii().is_empty() {
+            return Err(TokenError::Empty { file });
         }
         Self::parse(&bytes).map_err(|found| TokenError::Unusable { file, found })
     }

@@ -54,7 +54,7 @@ impl View {
             Self::Processes => "Processes",
             Self::Tasks => "Tasks",
             Self::Events => "Events",
-            Self::Then => "Then",
+            Self::Then => "History",
         }
     }
 }
@@ -138,6 +138,9 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     } else {
         narrow(status, (title, &navigation(None)), &main)
     };
+    if let Some(after) = problem.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, after);
+    }
     // A program may request a page, too. Unlike a browser, it needs the authentication scheme in the header.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");

@@ -104,7 +104,7 @@ fn acts(job: &JobView) -> Markup {
                 Phase::Claimed => form.act method="post" action="/page/job/cancel" { (id) button.danger { "Cancel" } },
                 Phase::Ready => (discards(&id)),
                 Phase::Delayed | Phase::Retrying | Phase::Buried | Phase::Abandoned => {
-                    form.act method="post" action="/page/job/retry" { (id) button { "Make ready again" } }
+                    form.act method="post" action="/page/job/retry" { (id) button { "Retry" } }
                     (discards(&id))
                 }
             }

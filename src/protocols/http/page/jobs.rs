@@ -233,8 +233,8 @@ fn bulk(filter: &Filter) -> Markup {
         @if phase != Some(Phase::Ready) && phase != Some(Phase::Claimed) {
             form.act method="post" action="/page/jobs/retry" {
                 (fields)
-                button { "Make ready again" }
-                span.faint { "as if they had never been tried, up to 1,000 at a time" }
+                button { "Retry" }
+                span.faint { "makes them ready, as if they had never been tried, up to 1,000 at a time" }
             }
         }
         @if phase != Some(Phase::Claimed) {

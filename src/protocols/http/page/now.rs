@@ -11,6 +11,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::operate;
 use crate::protocols::http::page::frame::{Page, View};
 use crate::protocols::http::page::leases;
+use crate::protocols::http::page::login;
 use crate::protocols::http::page::plot::{self, plot};
 use crate::protocols::http::page::render::{self, PageClock, count};
 use crate::protocols::http::page::routing;
@@ -54,7 +55,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     let here = PageClock::of(&call.node);
     let leases: Vec<LeaseView> = stirring.leases.into_iter().take(MOST as usize).collect();
     let main = html! {
-        section #trouble data-live { (troubled(&troubles)) }
+        section #trouble data-live { (troubled(&troubles, hidden(call))) }
         section #rates data-live { h2 { "Rates" } (rates(&call.shared.rates)) }
         div.columns {
             section #waited data-live {
@@ -79,11 +80,27 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-fn troubled(troubles: &[Trouble]) -> Markup {
+/// Explains to a caller who may not see processes that their problems are not shown either.
+fn hidden(call: &Call) -> Option<Markup> {
+    let can_log_in = login::is_login(call);
+    (!call.may_run()).then(|| {
+        html! {
+            @if can_log_in {
+                "Processes and services, and their problems, are not shown: " a href="/page/login" { "log in" } " with a token that has the scope run."
+            } @else {
+                "Processes and services, and their problems, are not shown without logging in with a token (" a href="/page/processes" { "how" } "). On its own machine " code { "sexton service" } " and " code { "sexton ps" } " show them."
+            }
+        }
+    })
+}
+
+fn troubled(troubles: &[Trouble], hidden: Option<Markup>) -> Markup {
     html! {
         h2 .visually-hidden { "Problems" }
-        @if troubles.is_empty() {
+        @if troubles.is_empty() && hidden.is_none() {
             p.well { "Nothing is stuck, failing, restarting or filling up." }
+        } @else if troubles.is_empty() {
+            p.well { "No problems with locks, leases, queues and tasks." }
         } @else {
             ul.troubles {
                 @for trouble in troubles {
@@ -91,6 +108,7 @@ fn troubled(troubles: &[Trouble]) -> Markup {
                 }
             }
         }
+        @if let Some(hidden) = hidden { p { (hidden) } }
     }
 }
 

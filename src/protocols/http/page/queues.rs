@@ -181,7 +181,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 input type="hidden" name="minutes" value="0";
                 button { "End the pause" }
             } @else {
-                label { "Allow no claims for " input type="number" name="minutes" value="10" min="1" max="1440" required; " min" }
+                label { "Pause claims for " input type="number" name="minutes" value="10" min="1" max="1440" required; " minutes" }
                 button { "Pause" }
             }
         }

@@ -46,6 +46,11 @@ impl PageClock {
         self.since(self.offset.time(date))
     }
 
+    /// Returns whether a date is at most `ms` milliseconds ago.
+    pub(crate) fn is_within(self, date: Date, ms: u64) -> bool {
+        self.now.0.saturating_sub(self.offset.time(date).0) <= ms
+    }
+
     /// Formats the node time until `at`; returns `None` if `at` has passed.
     pub(crate) fn until(self, at: Timestamp) -> Option<String> {
         (at > self.now).then(|| text::span(at.0 - self.now.0))

@@ -1,4 +1,4 @@
-//! The view "Then": the state after any entry of the journal, and the entries around it.
+//! The view "History", at `/page/then`: the state after any entry of the journal, and the entries around it.
 //!
 //! A separate thread reads the state from the journal ([`crate::handle::Past`]). A past state does not change, so this page is
 //! not reloaded when something happens.

@@ -3,7 +3,7 @@
 
 use crate::actors::dispatch;
 use crate::actors::lease::LeaseView;
-use crate::actors::process::{self, ServiceView, Status};
+use crate::actors::process::{self, End, ServiceView, Status};
 use crate::actors::queue::Rules;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::render::{Link, PageClock, count, name, words};
@@ -11,9 +11,17 @@ use crate::protocols::http::problem::Problem;
 use crate::status::{ActorReport, NodeStatus};
 use crate::text;
 use maud::{Markup, html};
+use std::ops::RangeInclusive;
 
 /// The part of a limit, in percent, whose use is reported as a problem.
 const FULL: u64 = 80;
+
+/// The exit statuses with which `sexton work`, and shells, report that a command could not be launched.
+const NOT_LAUNCHED: RangeInclusive<u8> = 125..=127;
+
+/// How long such an end is reported after the service was launched again, in milliseconds. Until the job is tried again, an hour may
+/// pass.
+const RECENT_MS: u64 = 3_600_000;
 
 /// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +97,7 @@ pub(crate) async fn all(
     if let Some(processes) = processes {
         all.extend(of_processes(processes));
         let services = call.node.services().list(None).await?;
-        all.extend(services.iter().filter_map(of_service));
+        all.extend(services.iter().filter_map(|it| of_service(it, here)));
     }
     all.sort_by_key(|trouble| trouble.level);
     Ok(all)
@@ -317,7 +325,30 @@ fn of_lease(view: &LeaseView, here: PageClock) -> Option<Trouble> {
     })
 }
 
-fn of_service(service: &ServiceView) -> Option<Trouble> {
+/// Reports a service whose process ended recently because a command could not be executed: its own, or that of a worker, which looks
+/// as if it were running between two tries.
+fn unlaunched(service: &ServiceView, here: PageClock) -> Option<Trouble> {
+    let ends = service.instances.iter().filter_map(|it| {
+        let last = it.last.as_ref()?;
+        let code = last.end.and_then(End::code)?;
+        (NOT_LAUNCHED.contains(&code) && here.is_within(last.at, RECENT_MS))
+            .then_some((last.at, code))
+    });
+    let (at, code) = ends.max()?;
+    let logs = format!("sexton service logs {} --stderr", service.name);
+    let link = html! { a href="/page/processes" { (name(service.name.as_bytes())) } };
+    let words = html! {
+        (link) " ended " (here.since_date(at)) " ago with exit status " (code) ", because a command could not be launched: see " code { (words(&logs)) } "."
+    };
+    let what = "Command not run";
+    Some(if service.status == Status::Backoff {
+        Trouble::bad(what, words)
+    } else {
+        Trouble::warn(what, words)
+    })
+}
+
+fn of_service(service: &ServiceView, here: PageClock) -> Option<Trouble> {
     let restarts: usize = service.instances.iter().map(|it| it.restarts).sum();
     let link = html! { a href="/page/processes" { (name(service.name.as_bytes())) } };
     match service.status {
@@ -325,10 +356,10 @@ fn of_service(service: &ServiceView) -> Option<Trouble> {
             "Service failed",
             html! { (link) " failed, and will not be restarted automatically." },
         )),
-        Status::Backoff => Some(Trouble::bad(
+        Status::Backoff => unlaunched(service, here).or_else(|| Some(Trouble::bad(
             "Service restarts",
             html! { (link) " ended, and will be restarted after a delay; " (restarts) " recent restarts." },
-        )),
+        ))),
         Status::Waiting => Some(Trouble::warn(
             "Service waits",
             html! { (link) " is waiting for " (words(&service.waits_for.join(", "))) "." },
@@ -337,12 +368,12 @@ fn of_service(service: &ServiceView) -> Option<Trouble> {
         | Status::Finished
         | Status::Running
         | Status::Starting
-        | Status::Stopping => (restarts > 0).then(|| {
+        | Status::Stopping => unlaunched(service, here).or_else(|| (restarts > 0).then(|| {
             Trouble::warn(
                 "Service restarted",
                 html! { (link) " was restarted " (text::count(restarts as u64, "time")) " recently." },
             )
-        }),
+        })),
     }
 }
 

@@ -3,11 +3,11 @@
 use super::*;
 use crate::actors::dispatch::Pause;
 use crate::actors::lease::{Current, Holder, Lease};
-use crate::actors::process::{InstanceView, Policy};
+use crate::actors::process::{InstanceView, Last, Policy};
 use crate::actors::queue::{Counts, Totals};
 use crate::actors::supervisor::{self, Cause};
-use crate::clock::{Offset, Timestamp};
-use crate::ids::{Seq, Token};
+use crate::clock::{Date, Offset, Timestamp};
+use crate::ids::{ProcessId, Seq, Token};
 use crate::persist::journal::JournalCounts;
 use crate::spine::checkpoint::SnapshotStatus;
 use crate::spine::delivery::{Report, Stage};
@@ -77,7 +77,7 @@ fn nothing_is_said_of_what_is_well() {
     assert!(of_processes(&process::Totals::default()).is_none());
     assert!(of_lease(&lease(0, None), HERE).is_none());
     for status in [Status::Running, Status::Stopped, Status::Finished] {
-        assert!(of_service(&service(status, 0)).is_none());
+        assert!(of_service(&service(status, 0), HERE).is_none());
     }
 }
 
@@ -338,7 +338,7 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
         log: None,
     };
     let lease = |broken, current| said(of_lease(&lease(broken, current), HERE));
-    let service = |status, restarts| said(of_service(&service(status, restarts)));
+    let service = |status, restarts| said(of_service(&service(status, restarts), HERE));
     for (found, expected) in [
         (
             said(of_tasks(&failed)),
@@ -387,4 +387,34 @@ fn what_fills_up_is_spoken_of_from_four_fifths_on() {
     assert_eq!(filled(80, 100), Some(80));
     assert_eq!(filled(u64::MAX, u64::MAX), Some(100));
     assert_eq!(filled(0, 0), None);
+}
+
+/// A worker whose command does not exist is launched again and again, and looks as if it were running.
+#[test]
+fn a_command_that_could_not_be_launched_is_a_problem_for_an_hour() {
+    let ended = |status, code, at| {
+        let mut service = service(status, 0);
+        let last = Last {
+            process: ProcessId(1),
+            at: Date(at),
+            end: Some(End::Code(code)),
+            failure: None,
+            stopped_by: None,
+        };
+        service.instances[0].last = Some(last);
+        service
+    };
+    let here = PageClock::at(Timestamp(RECENT_MS + 10_000));
+    let found = |status, code, at| said(of_service(&ended(status, code, at), here));
+    let words = "Command not run: web ended 1 h 0 min ago with exit status 127, because a command could not be launched: see sexton service logs web --stderr.";
+    assert_eq!(
+        found(Status::Running, 127, 10_000),
+        [format!("warn {words}")]
+    );
+    assert_eq!(
+        found(Status::Backoff, 127, 10_000),
+        [format!("bad {words}")]
+    );
+    assert!(found(Status::Running, 127, 9_999).is_empty());
+    assert!(found(Status::Running, 1, 10_000).is_empty());
 }

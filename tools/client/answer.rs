@@ -1,0 +1,161 @@
+//! The fields of a request, and the answer to it.
+
+use crate::report::{Failure, reason_of};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use sexton::refusal::Reason;
+
+/// An answer from the coordinator.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+/// The fields of a request.
+pub(crate) type Fields = Map<String, Value>;
+
+/// Builds the fields of a request, without those that are null.
+pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
+    let members = members.into_iter().filter(|(_, value)| !value.is_null());
+    members
+        .map(|(field, value)| (field.to_owned(), value))
+        .collect()
+}
+
+/// Encodes bytes as a field: as text, or in base64 if they are not UTF-8 or if that is shorter. A control character takes six
+/// bytes in JSON, so this keeps every allowed value within the size limit of a request.
+pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
+    let encoded = |bytes: &[u8]| (format!("{name}_b64"), STANDARD.encode(bytes).into());
+    let member: (String, Value) = match String::from_utf8(bytes) {
+        Ok(text) => {
+            let in_base64 = text.len().div_ceil(3) * 4;
+            let as_text = Value::from(text.as_str());
+            if as_text.to_string().len() - 2 > in_base64 {
+                encoded(text.as_bytes())
+            } else {
+                (name.to_owned(), as_text)
+            }
+        }
+        Err(bytes) => encoded(bytes.as_bytes()),
+    };
+    Fields::from_iter([member])
+}
+
+/// Decodes a field that may be text or base64. Returns no bytes if it is missing or invalid.
+pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
+    let member = |name: &str| said.get(name).and_then(Value::as_str);
+    let encoded = member(&format!("{name}_b64"));
+    let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
+    let text = member(name).map(|text| text.as_bytes().to_vec());
+    text.or(decoded).unwrap_or_default()
+}
+
+impl Answer {
+    /// Returns the body if the status is 200, otherwise the refusal with its advice.
+    pub(crate) fn well(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
+        let said = self.said()?;
+        if self.status == 200 {
+            Ok(said)
+        } else {
+            Err(Failure::refused(&said, helps))
+        }
+    }
+
+    /// Parses the body as JSON.
+    pub(crate) fn said(&self) -> Result<Value, Failure> {
+        serde_json::from_str(&self.body).map_err(|error| {
+            Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
+        })
+    }
+
+    /// Returns the reason if this is a refusal by the coordinator. Returns `None` if the reason is unknown or does not match the status.
+    pub(crate) fn refusal(&self) -> Option<Reason> {
+        if self.status == 200 {
+            return None;
+        }
+        let said: Value = serde_json::from_str(&self.body).ok()?;
+        let reason = reason_of(&said)?;
+        (self.status == reason.status()).then_some(reason)
+    }
+
+    /// Begins the detail of a refusal with the name of what does not exist, as the fields of the request have it.
+    pub(crate) fn about(mut self, asked: &Fields) -> Self {
+        if !self.is_refused_as(Reason::Absent) {
+            return self;
+        }
+        if let Ok(Value::Object(mut said)) = serde_json::from_str(&self.body)
+            && let Some(Value::String(detail)) = said.get("detail")
+            && let Some(name) = named(asked, detail)
+        {
+            let detail = format!("{name}: {detail}");
+            said.insert("detail".to_owned(), detail.into());
+            self.body = format!("{}\n", Value::Object(said));
+        }
+        self
+    }
+
+    /// Returns whether this is a refusal for `reason`.
+    pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
+        self.refusal() == Some(reason)
+    }
+}
+
+/// Returns the name of what a request was about. A request may also name a process, which then is what the detail is about.
+fn named(asked: &Fields, detail: &str) -> Option<String> {
+    let fields: &[&str] = if detail.contains("process") {
+        &["process", "id", "parent"]
+    } else {
+        &["id", "name", "key", "queue"]
+    };
+    fields.iter().find_map(|field| match asked.get(*field)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    })
+}
+
+/// Appends the fields to the path as a query string. Each value must be a string.
+pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
+    let mut path = path.to_owned();
+    for (place, (field, value)) in fields.iter().enumerate() {
+        path.push(if place == 0 { '?' } else { '&' });
+        path.push_str(field);
+        path.push('=');
+        path.extend(utf8_percent_encode(
+            value.as_str().unwrap_or(""),
+            NON_ALPHANUMERIC,
+        ));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, fields};
+
+    #[test]
+    fn a_refusal_names_what_does_not_exist() {
+        let refused = |detail: &str| Answer {
+            status: 404,
+            body: format!("{{\"detail\":\"{detail}\",\"reason\":\"absent\"}}\n"),
+        };
+        let job = fields([("id", 17.into()), ("process", "01a2".into())]);
+        for (asked, detail, said) in [
+            (&job, "there is no such job", "17: there is no such job"),
+            (
+                &job,
+                "no process has this id",
+                "01a2: no process has this id",
+            ),
+            (&fields([]), "there is no such job", "there is no such job"),
+        ] {
+            assert_eq!(refused(detail).about(asked), refused(said));
+        }
+        let mut other = refused("there is no such job");
+        other.status = 409;
+        assert_eq!(other.about(&job).status, 409);
+    }
+}
