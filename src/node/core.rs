@@ -36,7 +36,8 @@ use tokio::time::timeout;
 /// The maximum time a stopping node waits until subscribers can receive the last event, which requires that the journal is synced.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The core thread's ends of the channels to the node's handles.
+/// The channel ends that the core thread is given: it passes `commands` and `halted` on to the node's handles, and sends the reason of a
+/// halt to `halt`.
 pub(super) struct Core {
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) halt: watch::Sender<Option<Halt>>,
@@ -48,7 +49,7 @@ struct Files {
     disk: Arc<dyn Disk>,
     slots: Slots,
     writer: Writer,
-    /// Held until the core thread ends.
+    /// Held until the core thread exits.
     lock: DirLock,
 }
 
@@ -71,10 +72,10 @@ impl Files {
     }
 }
 
-/// The resources held until the core thread ends: the journal thread, then the directory lock.
+/// The resources held until the core thread exits, in the order in which they are released: the journal thread, then the directory lock.
 struct CoreResources(JournalThread, DirLock);
 
-/// The recovered actors, before they are started.
+/// What recovery returns: the actors, which are not started yet, the result of the recovery, and the files, which stay open for writing.
 struct Past {
     hosts: Actors<HostOf>,
     found: recovery::Past,
@@ -191,7 +192,7 @@ fn clock(config: &Config, last_at: Timestamp) -> Arc<dyn Clock> {
     }
 }
 
-/// Returns the checkpoints of a node, as configured.
+/// Creates the node's [`Checkpoints`], with the rules and the hook from the configuration.
 fn checkpoints(spine: &Rc<Spine>, config: &Config, found: &recovery::Past) -> Rc<Checkpoints> {
     let checkpoints = Checkpoints::new(Rc::clone(spine), config.checkpoints, found);
     Rc::new(checkpoints.and_then(config.after_checkpoint))
@@ -204,7 +205,7 @@ fn rouse_with(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
     }
 }
 
-/// Returns the settings with which processes are launched and kept.
+/// Creates the handle through which processes are launched and observed.
 fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     let data = config.data.clone();
     let data = data.map(|data| std::path::absolute(&data).unwrap_or(data));
@@ -222,8 +223,8 @@ fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     }))
 }
 
-/// Returns the key and the socket for the reports of task processes; `None` if the key cannot be written, for example to a full disk. The
-/// node then starts nevertheless, but cannot run tasks.
+/// Returns the key and the socket for the reports of task processes. If no key is stored yet, stores `fresh` as the key. Returns `None` if
+/// the key can be neither read nor stored, for example because the disk is full: the node then starts, but cannot run tasks.
 fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
     match files::report_key(data, fresh) {
         Ok(key) => Some(Reporting::new(key, data)),
@@ -234,7 +235,7 @@ fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
     }
 }
 
-/// Starts the node's background tasks, which run until the node ends: they write the journal, release the answers that wait for it, and
+/// Starts the node's background tasks, which run until the node stops: they write the journal, release the answers that wait for it, and
 /// watch the wall clock.
 fn tend(spine: &Rc<Spine>) {
     let writing = Rc::clone(spine);
@@ -260,7 +261,8 @@ fn recovered(past: &recovery::Past, began: Timestamp) -> Recovered {
     }
 }
 
-/// Restores the actors to the end of the journal, and opens the journal for appending.
+/// Locks the data directory, recovers the actors from the newest snapshot and the journal, and opens the journal for appending. Without a
+/// data directory, the actors begin empty.
 fn recover(config: &Config) -> Result<Past, NodeError> {
     if config.clock.is_none() {
         SystemClock::check()?;
@@ -375,8 +377,8 @@ async fn drain(spine: &Spine, what: Drain) {
     }
 }
 
-/// Trusts the wall clock although it is far ahead, so that items past their dates are removed again. Returns whether the clock was in
-/// doubt.
+/// Trusts the wall clock although it is far ahead of its expected time, so that removals due on a date resume. Returns whether the clock
+/// was in doubt.
 async fn believe_clock(spine: &Spine) -> bool {
     let believed = spine.ledger().believe_wall_clock();
     if let Some(mark) = believed {
@@ -387,7 +389,8 @@ async fn believe_clock(spine: &Spine) -> bool {
     believed.is_some()
 }
 
-/// Publishes the event that the node is stopping, before the listeners close.
+/// Publishes the event that the node is stopping, waits at most `GOODBYE_PATIENCE` until subscribers can receive it, and ends the feed.
+/// Does nothing if the node has halted.
 async fn say_goodbye(spine: &Spine) {
     if spine.is_halted() {
         return;

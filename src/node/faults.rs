@@ -1,5 +1,5 @@
 //! Injects the panics that tasks request, if the configuration allows faults: panics of actors between the end of an attempt and the
-//! release of its locks. They use the hooks with which tests inject panics.
+//! release of its locks. Tests inject panics through the same hooks.
 
 use crate::actors::dispatch;
 use crate::actors::lock;

@@ -8,7 +8,7 @@ use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
 use std::sync::Arc;
 
-/// The listeners of a node. Clones share them.
+/// The open LockServer and HTTP listeners of a node. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct OpenListeners {
     pub(super) lockserver: Option<lockserver::Listener>,
@@ -17,7 +17,7 @@ pub(super) struct OpenListeners {
 }
 
 impl OpenListeners {
-    /// Checks the files of the listeners, and binds what [`bind_at_first_start`](Self::bind_at_first_start) describes. Called before anything
+    /// Checks the files that the listeners use and, if there is no data directory yet, binds the TCP addresses. Called before anything
     /// else, so that a startup that fails here creates no directory and launches no service. Returns the hosts that LockServer admits.
     pub(super) fn prepare(config: &mut Config) -> Result<Hosts, NodeError> {
         let hosts = Self::check_files(config)?;
@@ -77,7 +77,7 @@ impl OpenListeners {
     /// Opens every configured listener, HTTP last, so that the first status it serves shows the others. Runs on the core thread.
     #[cfg_attr(
         not(feature = "http"),
-        expect(clippy::unused_async, reason = "opening the HTTP listener waits")
+        expect(clippy::unused_async, reason = "only opening the HTTP listener awaits")
     )]
     pub(super) async fn open(
         config: &Config,
@@ -117,10 +117,11 @@ impl OpenListeners {
         Ok(listeners)
     }
 
-    /// Stops accepting connections over HTTP. The other listeners run on the core thread and end with it.
+    /// Closes the HTTP listener, and waits a limited time until it has completed pending requests. The other listeners run on the core
+    /// thread and stop with it.
     #[cfg_attr(
         not(feature = "http"),
-        expect(clippy::unused_async, reason = "closing the HTTP listener waits")
+        expect(clippy::unused_async, reason = "only closing the HTTP listener awaits")
     )]
     pub(super) async fn close(&self) {
         #[cfg(feature = "http")]

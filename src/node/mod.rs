@@ -1,6 +1,6 @@
 //! The composition root and the embedding API: opens a data directory, starts the actors, opens the listeners.
 //!
-//! It installs no signal handlers, prints nothing and never exits the process. When a node halts, every handle reports it and
+//! A node installs no signal handlers, prints nothing and never exits the process. When it halts, every handle reports that and
 //! [`Node::halted`] resolves; the host program continues.
 
 mod chance;
@@ -36,10 +36,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, watch};
 
-/// Why a node could not be opened.
+/// Why a node could not be opened. Each text is meant to follow "failed to", except that of [`Halted`](Self::Halted).
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// The settings are invalid; one line for each problem.
+    /// The settings are invalid; the list contains a description of each problem.
     #[error("check the configuration: {}", .0.join("; "))]
     Config(Vec<String>),
     /// The data directory cannot be used.
@@ -78,7 +78,7 @@ pub enum NodeError {
     /// An actor panicked while starting.
     #[error("start an actor: it panicked: {0}")]
     Start(String),
-    /// The node halted while opening.
+    /// The node halted while it was being opened.
     #[error(transparent)]
     Halted(#[from] Halt),
 }
@@ -158,7 +158,7 @@ impl Node {
             }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(NodeError::Halted(Halt::CoreThread(
-                "the thread ended while opening".to_owned(),
+                "it exited while the node was being opened".to_owned(),
             ))),
         }
     }
@@ -200,7 +200,7 @@ impl Node {
     }
 
     fn stop_now(&mut self) {
-        // A core thread that has ended already needs no command.
+        // A core thread that has exited already needs no command.
         drop(self.commands.send(Command::Stop));
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

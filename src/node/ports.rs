@@ -27,7 +27,7 @@ pub(super) fn start(
     })
 }
 
-/// A type of actions of the machine `M`; each type has its own port.
+/// The type of a machine's actions; it selects the port that performs them.
 trait Performed<M: Actor<Action = Self>>: Sized {
     /// Returns the port; it reports results through `completions`.
     fn port(completions: Completions<M>, spine: &Rc<Spine>, keeping: &Keeping) -> Box<dyn Port<M>>;

@@ -12,7 +12,7 @@ use tokio::time::interval;
 /// The interval between two sweeps.
 const EVERY: Duration = Duration::from_mins(10);
 
-/// Starts to sweep periodically, until the node ends.
+/// Starts to sweep periodically. Stops when a sweep fails, as it does once the node has stopped.
 pub(super) fn start(handle: &Handle, data: Option<&Path>) {
     // Without a data directory no process is launched.
     let Some(data) = data else { return };
@@ -28,7 +28,7 @@ pub(super) fn start(handle: &Handle, data: Option<&Path>) {
     });
 }
 
-/// Sweeps once; returns `None` if the actor does not answer.
+/// Sweeps once. Returns `None` if a file operation panicked, or if looking up the record of a process failed.
 async fn sweep(handle: &Handle, run: &Path) -> Option<()> {
     let folder = run.to_owned();
     let found = tokio::task::spawn_blocking(move || files::dirs(&folder));

@@ -1,4 +1,4 @@
-//! The fields of a request, and the answer to it.
+//! The fields of a request, and the coordinator's answer.
 
 use crate::report::{Failure, reason_of};
 use base64::Engine as _;
@@ -17,7 +17,7 @@ pub(crate) struct Answer {
 /// The fields of a request.
 pub(crate) type Fields = Map<String, Value>;
 
-/// Builds the fields of a request, without those that are null.
+/// Builds the fields of a request, leaving out those that are null.
 pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
     let members = members.into_iter().filter(|(_, value)| !value.is_null());
     members
@@ -25,8 +25,8 @@ pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fie
         .collect()
 }
 
-/// Encodes bytes as a field: as text, or in base64 if they are not UTF-8 or if that is shorter. A control character takes six
-/// bytes in JSON, so this keeps every allowed value within the size limit of a request.
+/// Encodes bytes as the text field `name`, or as `name_b64` in base64 if they are not UTF-8 or if base64 is shorter. A control character
+/// can take six bytes in JSON, so using the shorter form keeps every allowed value within the size limit of a request.
 pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
     let encoded = |bytes: &[u8]| (format!("{name}_b64"), STANDARD.encode(bytes).into());
     let member: (String, Value) = match String::from_utf8(bytes) {
@@ -44,7 +44,8 @@ pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
     Fields::from_iter([member])
 }
 
-/// Decodes a field that may be text or base64. Returns no bytes if it is missing or invalid.
+/// Returns the bytes of the text field `name` or, if that is missing, of the base64 field `name_b64`. The result is empty if both are
+/// missing or invalid.
 pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
     let member = |name: &str| said.get(name).and_then(Value::as_str);
     let encoded = member(&format!("{name}_b64"));
@@ -54,7 +55,7 @@ pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
 }
 
 impl Answer {
-    /// Returns the body if the status is 200, otherwise the refusal with its advice.
+    /// Returns the body if the status is 200. Otherwise, fails with the refusal and the advice for its reason in `helps`, if there is any.
     pub(crate) fn well(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
         let said = self.said()?;
         if self.status == 200 {
@@ -71,7 +72,8 @@ impl Answer {
         })
     }
 
-    /// Returns the reason if this is a refusal by the coordinator. Returns `None` if the reason is unknown or does not match the status.
+    /// Returns the reason if this is a refusal by the coordinator. Returns `None` if the status is 200, or if the reason is missing, is
+    /// unknown or does not match the status.
     pub(crate) fn refusal(&self) -> Option<Reason> {
         if self.status == 200 {
             return None;
@@ -81,8 +83,9 @@ impl Answer {
         (self.status == reason.status()).then_some(reason)
     }
 
-    /// Begins the detail of a refusal with the name of what does not exist, as the fields of the request have it.
-    pub(crate) fn about(mut self, asked: &Fields) -> Self {
+    /// If the coordinator refused the request because an item does not exist, prefixes the detail of the refusal with the item's name,
+    /// which is taken from `asked`, the fields of the request.
+    pub(crate) fn about(mut self, asked: &Value) -> Self {
         if !self.is_refused_as(Reason::Absent) {
             return self;
         }
@@ -103,8 +106,9 @@ impl Answer {
     }
 }
 
-/// Returns the name of what a request was about. A request may also name a process, which then is what the detail is about.
-fn named(asked: &Fields, detail: &str) -> Option<String> {
+/// Finds the name of the missing item in the fields of a request: that of the process if `detail` mentions one, otherwise that of the job,
+/// lock or other item that the request is about. Returns `None` if the fields have no such name.
+fn named(asked: &Value, detail: &str) -> Option<String> {
     let fields: &[&str] = if detail.contains("process") {
         &["process", "id", "parent"]
     } else {
@@ -117,7 +121,7 @@ fn named(asked: &Fields, detail: &str) -> Option<String> {
     })
 }
 
-/// Appends the fields to the path as a query string. Each value must be a string.
+/// Appends the fields to the path as a query string. Each value must be a string; any other is sent as an empty one.
 pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
     let mut path = path.to_owned();
     for (place, (field, value)) in fields.iter().enumerate() {
@@ -135,6 +139,7 @@ pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Answer, fields};
+    use serde_json::Value;
 
     #[test]
     fn a_refusal_names_what_does_not_exist() {
@@ -142,7 +147,7 @@ mod tests {
             status: 404,
             body: format!("{{\"detail\":\"{detail}\",\"reason\":\"absent\"}}\n"),
         };
-        let job = fields([("id", 17.into()), ("process", "01a2".into())]);
+        let job = Value::Object(fields([("id", 17.into()), ("process", "01a2".into())]));
         for (asked, detail, said) in [
             (&job, "there is no such job", "17: there is no such job"),
             (
@@ -150,7 +155,7 @@ mod tests {
                 "no process has this id",
                 "01a2: no process has this id",
             ),
-            (&fields([]), "there is no such job", "there is no such job"),
+            (&Value::Null, "there is no such job", "there is no such job"),
         ] {
             assert_eq!(refused(detail).about(asked), refused(said));
         }

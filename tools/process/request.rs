@@ -6,7 +6,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// The advice for each refusal.
+/// The advice for refused requests about processes, by reason.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
@@ -15,7 +15,7 @@ const HELPS: &[(Reason, &str)] = &[
     (Reason::Ended, "`sexton wait ID` shows how it ended"),
     (
         Reason::OutOfScope,
-        "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
+        "run this command on the coordinator's machine as the user that it runs as, or over TCP with a token that has the scope run",
     ),
     (
         Reason::NoKeeper,
@@ -26,13 +26,13 @@ const HELPS: &[(Reason, &str)] = &[
 /// The minimum length of a prefix of an id. A PID is shorter.
 const ID_DIGITS_MIN: usize = 8;
 
-/// The advice for a PID, or a part of an id that is too short.
+/// The advice if a PID, or too short a prefix of an id, was given instead of an id.
 const NO_ID: &[(Reason, &str)] = &[(
     Reason::Absent,
-    "expected an id, or at least its first eight digits, not a PID: `sexton ps` shows both, with --all also of processes that have ended",
+    "expected an id or at least its first eight digits, not a PID: `sexton ps` shows both; with --all, also those of ended processes",
 )];
 
-/// The advice for a refusal of a request about services.
+/// The advice for refused requests about services, by reason.
 const SERVICE_HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
@@ -40,7 +40,7 @@ const SERVICE_HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::OutOfScope,
-        "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
+        "run this command on the coordinator's machine as the user that it runs as, or over TCP with a token that has the scope run",
     ),
 ];
 
@@ -53,12 +53,12 @@ pub(crate) struct ClientOptions {
     pub(crate) json: bool,
 }
 
-/// The extent of a wait for a process.
+/// Which processes a wait covers.
 #[derive(Clone, Copy)]
 pub(crate) enum WaitExtent {
     /// Only the process itself.
     Leader,
-    /// Also its tree, if the tree is being stopped or a lock, claim or lease is bound to it.
+    /// Also every other process of its tree, if that tree is being stopped, or a lock, claim or lease is bound to the tree.
     Tree,
 }
 
@@ -68,20 +68,24 @@ impl ClientOptions {
         Ok(Self { target, json })
     }
 
-    /// Posts a request and returns the answer.
+    /// Posts a request about processes and returns the body of the answer. Fails if the request is refused.
     pub(crate) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
-        let answer = client::send(&self.target, &path, fields.clone(), 0)?;
-        well(&answer, &fields)
+        let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
+        well(
+            &client::send(&self.target, &path, fields, 0)?,
+            id.as_deref(),
+        )
     }
 
-    /// Posts a request with an idempotency key, so that it is carried out once even if the coordinator restarts meanwhile.
+    /// Posts a request with an idempotency key, so that it is carried out only once, even if a restart of the coordinator makes it
+    /// necessary to repeat it.
     pub(super) fn act_once(&self, what: &str, fields: Fields, key: &str) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
         client::send_once(&self.target, &path, fields, key)?.well(HELPS)
     }
 
-    /// Sends a signal to a process and its group.
+    /// Sends a signal to the whole process group of a process.
     pub(crate) fn send(&self, id: &str, signal: i32) -> Result<Value, Failure> {
         let asked = fields([
             ("id", id.into()),
@@ -91,7 +95,7 @@ impl ClientOptions {
         self.act("signal", asked)
     }
 
-    /// Posts a request about services and returns the answer. `wait` is in seconds.
+    /// Posts a request about services and returns the body of the answer. The coordinator may take `wait` seconds to answer.
     pub(crate) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");
         client::send(&self.target, &path, fields, wait)?.well(SERVICE_HELPS)
@@ -130,10 +134,11 @@ impl ClientOptions {
     /// Reads a path below `/v1/processes`, with a query.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes{what}");
-        well(&client::look(&self.target, &path, query)?, query)
+        let id = query.get("id").and_then(Value::as_str);
+        well(&client::look(&self.target, &path, query)?, id)
     }
 
-    /// Waits until a process has ended, but at most `seconds` if given, and returns its record.
+    /// Waits until a process has ended, but for at most `seconds` if given, and returns its record.
     pub(crate) fn wait(
         &self,
         id: &str,
@@ -145,8 +150,8 @@ impl ClientOptions {
             let now = left.map_or(WAIT_MAX, |left| left.min(WAIT_MAX));
             let leader = matches!(of, WaitExtent::Leader);
             let asked = fields([("id", id.into()), ("leader", leader.into())]);
-            let answer = client::send(&self.target, "/v1/processes/wait", asked.clone(), now)?;
-            let record = well(&answer, &asked)?;
+            let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
+            let record = well(&answer, Some(id))?;
             left = left.map(|left| left - now);
             let leader_ended = record.pointer("/ended_at").is_some_and(|it| !it.is_null());
             if has_ended(&record) || leader && leader_ended || left == Some(0) {
@@ -165,9 +170,9 @@ impl ClientOptions {
     }
 }
 
-/// Returns the answer's body, or the refusal with its advice: if the id was too short for one, what an id is.
-fn well(answer: &Answer, asked: &Fields) -> Result<Value, Failure> {
-    let id = asked.get("id").and_then(Value::as_str);
+/// Returns the answer's body, or the refusal with its advice. If no process was found and the id has fewer than [`ID_DIGITS_MIN`] digits,
+/// the advice explains what an id is.
+fn well(answer: &Answer, id: Option<&str>) -> Result<Value, Failure> {
     if id.is_some_and(|id| id.len() < ID_DIGITS_MIN) && answer.is_refused_as(Reason::Absent) {
         return answer.well(NO_ID);
     }

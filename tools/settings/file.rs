@@ -1,8 +1,8 @@
-//! The configuration file: TOML with the names of the flags as keys, and with tables for queues, services and so on. Keeps the
-//! line of each key.
+//! Reads the configuration file: TOML with the names of the flags as keys, and with tables for queues, services and so on. The line of each
+//! key is recorded.
 //!
-//! A file with errors still yields what could be read, so that all problems are reported at once. The values of flags are not
-//! checked here but in `layer.rs`; each table is read in the file named after it.
+//! A file with errors still yields what could be read, so that all problems are reported at once. The values of flags are not checked here
+//! but in `layer.rs`; each table is read by the module named after it, such as `queue.rs`.
 
 use crate::report::Failure;
 use crate::settings::layer::{self, Entry, Problem, Source, Values, nearest};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// The maximum size of a file, in bytes.
+/// The maximum size of a configuration file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The parts of a file that could be read, and the problems found.
@@ -64,20 +64,12 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     };
     let (table, errors) = DeTable::parse_recoverable(text);
     let is_whole = errors.is_empty();
-    let mut problems: Vec<(usize, Problem)> = Vec::new();
-    // The line of the first broken name of a table: the keys below it are read as if they were in another table.
-    let mut lost = usize::MAX;
-    for error in errors {
-        let line = line(bytes, error.span().map_or(0, |span| span.start));
-        if is_name_of_table(text, line) {
-            lost = lost.min(line);
-        }
-        // Further errors on a line usually follow from the first.
-        if problems.iter().all(|(told, _)| *told != line) {
-            let words = error.message().split('\n').collect::<Vec<_>>().join(", ");
-            problems.push((line, Problem::new(source(line), "", words)));
-        }
-    }
+    let file = (&*path, is_whole);
+    let mut problems = no_toml(text, errors, source);
+    // The line of the first table header that cannot be parsed: the keys below it are read as if they were in another table.
+    let broken = problems.iter().map(|(line, _)| *line);
+    let broken = broken.filter(|line| is_name_of_table(text, *line));
+    let lost = broken.min().unwrap_or(usize::MAX);
     let (mut entries, mut queues) = (Vec::new(), Vec::new());
     let (mut services, mut workers) = (Vec::new(), Vec::new());
     let (mut tenants, mut tasks) = (Tenants::new(), task::Table::default());
@@ -88,18 +80,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         }
         let key: &str = key.get_ref();
         let of = |at| source(self::line(bytes, at));
+        let toml = value.get_ref();
         let wrong = match key {
-            "queues" => Some(kept(&mut queues, queue::tables(value.get_ref(), of))),
-            "tenants" => Some(kept(&mut tenants, tenant::tables(value.get_ref(), of))),
-            "tasks" => Some(kept(&mut tasks, task::table(value.get_ref(), of))),
-            "services" => Some(kept(
-                &mut services,
-                service::tables(value.get_ref(), (&path, is_whole), of),
-            )),
-            "workers" => Some(kept(
-                &mut workers,
-                worker::tables(value.get_ref(), &path, of),
-            )),
+            "queues" => Some(kept(&mut queues, queue::tables(toml, of))),
+            "tenants" => Some(kept(&mut tenants, tenant::tables(toml, of))),
+            "tasks" => Some(kept(&mut tasks, task::table(toml, of))),
+            "services" => Some(kept(&mut services, service::tables(toml, file, of))),
+            "workers" => Some(kept(&mut workers, worker::tables(toml, &path, of))),
             _ => None,
         };
         if let Some(wrong) = wrong {
@@ -110,23 +97,23 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         if line > lost {
             continue;
         }
-        match setting(key, value.get_ref()) {
+        match setting(key, toml) {
             Ok(values) => {
                 let mut entry = Entry::new(source(line), key, values);
-                entry.has_number = has_number(value.get_ref());
+                entry.has_number = has_number(toml);
                 entries.push((line, entry));
             }
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
     }
-    // A table that could not be parsed may be the one that another names.
+    // Names of other tables are checked only if the whole file could be parsed: a missing table may be one that could not.
     if is_whole {
         let of = |at| source(line(bytes, at));
         let wrong = worker::problems(&services, &workers, of);
         problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
     }
     services.extend(workers.into_iter().map(|(_, worker)| worker));
-    // The problems of services are known by now, and would be found again.
+    // The problems of services have been reported by now, and `Config::problems` would report them again.
     if !problems.is_empty() {
         services.clear();
     }
@@ -157,10 +144,28 @@ fn unknown_table(key: &str) -> String {
     }
 }
 
-/// Stores what could be read in `tables`, and returns the problems.
+/// Sets `tables` to what could be read, and returns the problems.
 fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
     *tables = read;
     wrong
+}
+
+/// Returns the problems of a text that is not valid TOML, each with its line: the first of each line.
+fn no_toml(
+    text: &str,
+    errors: Vec<toml::de::Error>,
+    source: impl Fn(usize) -> Source,
+) -> Vec<(usize, Problem)> {
+    let mut problems: Vec<(usize, Problem)> = Vec::new();
+    for error in errors {
+        let line = line(text.as_bytes(), error.span().map_or(0, |span| span.start));
+        // Further errors on a line usually follow from the first.
+        if problems.iter().all(|(told, _)| *told != line) {
+            let words = error.message().split('\n').collect::<Vec<_>>().join(", ");
+            problems.push((line, Problem::new(source(line), "", words)));
+        }
+    }
+    problems
 }
 
 /// Returns the content of a file that is not UTF-8: one problem, at `source`.
@@ -222,7 +227,7 @@ fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
     }
 }
 
-/// Returns whether a line is, or was meant to be, the name of a table, such as `[services.web]`.
+/// Returns whether a line is, or was meant to be, the header of a table, such as `[services.web]`.
 fn is_name_of_table(text: &str, line: usize) -> bool {
     let text = text.lines().nth(line.saturating_sub(1));
     text.is_some_and(|text| text.trim_start().starts_with('['))
